@@ -1,0 +1,66 @@
+# Everything a person or CI runs. `make` alone prints the list.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := licet decider sidecar audit
+
+# A stamp is named for the hash of what it installed, so a changed lock or project file installs again and nothing else does.
+hash = $(shell cat requirements/$(1).lock pyproject.toml | sha256sum | cut -c1-16)
+DEV_STAMP := $(VENV)/.dev-$(call hash,dev)
+RUN_STAMP := $(VENV)/.run-$(call hash,run)
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
+
+.PHONY: help install run-install demo test lint fmt soak bench proto lock clean
+
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: $(DEV_STAMP) ## make .venv with everything: all extras, tests, linters, generators
+
+run-install: $(RUN_STAMP)
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "no python3.11 found: install Python 3.11 to 3.13, or name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \
+	  || { echo "$(PYTHON) is not Python 3.11 to 3.13: name one that is: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null \
+	  || { echo "$(PYTHON) cannot make a virtual environment: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@"$(PYTHON)" -m venv $(VENV)
+
+# Hashes are checked for every file; the project itself is built by the locked backend, without fetching another.
+define install_lock
+	@echo "installing requirements/$(1).lock into $(VENV)" >&2
+	@$(PIP) install --require-hashes --no-deps -r requirements/$(1).lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+endef
+
+$(DEV_STAMP): | $(BIN)/python
+	$(call install_lock,dev)
+	@rm -f $(VENV)/.dev-* $(VENV)/.run-*
+	@touch $@ $(RUN_STAMP)
+
+$(RUN_STAMP): | $(BIN)/python
+	$(call install_lock,run)
+	@rm -f $(VENV)/.run-*
+	@touch $@
+
+demo: ## install what running needs, then run the demo; prints both times
+	@start=$$(date +%s%N); \
+	$(MAKE) run-install; \
+	ready=$$(date +%s%N); \
+	echo "installed in $$(( (ready - start) / 1000000 )) ms" >&2; \
+	status=0; $(BIN)/licet demo || status=$$?; \
+	echo "ran in $$(( ($$(date +%s%N) - ready) / 1000000 )) ms" >&2; \
+	exit $$status
+
+lock: ## resolve the requirements anew and pin them by hash
+	@$(BIN)/python scripts/lock
+
+clean: ## remove .venv, caches and build output
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The decider: makes decisions, from envelope and facts through checks and rules to a signed permit."""
