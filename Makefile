@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := licet decider sidecar audit
+WORKERS ?= 2
 
 # A stamp is named for the hash of what it installed, so a changed lock or project file installs again and nothing else does.
 hash = $(shell cat requirements/$(1).lock pyproject.toml | sha256sum | cut -c1-16)
@@ -58,8 +58,35 @@ demo: ## install what running needs, then run the demo; prints both times
 	echo "ran in $$(( ($$(date +%s%N) - ready) / 1000000 )) ms" >&2; \
 	exit $$status
 
-lock: ## resolve the requirements anew and pin them by hash
-	@$(BIN)/python scripts/lock
+lint: $(DEV_STAMP) ## formatting, lint, types, layers, protos and their generated code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/python scripts/proto --check
+	scripts/breaking
+
+fmt: $(DEV_STAMP) ## format code and protos
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/buf format --write
+
+test: $(DEV_STAMP) ## all tests but the soak; ARGS="-k name" for pytest
+	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
+
+soak: $(DEV_STAMP) ## the tests that run for minutes
+	@$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
+
+bench: $(DEV_STAMP) ## measure; raw results in bench/results
+	@$(BIN)/python -m bench $(ARGS)
+
+proto: $(DEV_STAMP) ## generate licet/v1 from proto/
+	@$(BIN)/python scripts/proto
+
+lock: ## pin the requirements by hash; ARGS=--upgrade takes newer ones
+	@$(BIN)/python scripts/lock $(ARGS)
 
 clean: ## remove .venv, caches and build output
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov

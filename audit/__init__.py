@@ -1,1 +1,1 @@
-"""The audit store: keeps decisions, joins them to spends and ledger changes, and answers questions on them."""
+"""The audit store: keeps decisions, joins them to spends and ledger changes, answers questions on them."""
