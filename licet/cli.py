@@ -5,7 +5,6 @@ imports nothing of the decider, and a part whose extra is missing says so and di
 stdout, errors to stderr. Exit status: 0 done, 1 not done, 2 wrong usage.
 """
 
-from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
@@ -15,12 +14,12 @@ from typer.core import TyperCommand, TyperGroup
 import licet
 
 COMMAND_GROUP: Final = "licet.commands"
-"""The entry-point group: each name is a sub-command, each value a Typer app."""
+"""The entry-point group: each name is a sub-command, each value a Typer app or a function to run."""
 
 OWN_PACKAGES: Final = frozenset({"licet", "decider", "sidecar", "audit"})
 """What this distribution imports as; a missing module of these is a defect, not a missing extra."""
 
-EXTRAS: Final[Mapping[str, str]] = {
+EXTRAS: Final[dict[str, str]] = {
     "decider": "decider",
     "sidecar": "sidecar",
     "audit": "audit",
@@ -36,7 +35,7 @@ def extra_of(module: str) -> str | None:
     return next((EXTRAS[prefix] for prefix in prefixes if prefix in EXTRAS), None)
 
 
-def _stand_in(name: str, extra: str | None, error: ImportError) -> TyperCommand:
+def _stand_in(name: str, extra: str | None, error: Exception) -> TyperCommand:
     """Make the command for one that cannot be loaded: help lists it as such, and any use of it says why."""
     needs = f"needs the extra: pip install 'licet[{extra}]'" if extra else f"cannot be loaded: {error}"
 
@@ -70,10 +69,16 @@ class InstalledCommands(TyperGroup):
 
 def _load(entry: EntryPoint) -> Any:
     try:
-        command = typer.main.get_command(entry.load())
-    except ImportError as error:
+        target = entry.load()
+    except ModuleNotFoundError as error:
         ours = (error.name or "").partition(".")[0] in OWN_PACKAGES
         return _stand_in(entry.name, None if ours else extra_of(entry.module), error)
+    except (ImportError, AttributeError) as error:
+        return _stand_in(entry.name, None, error)
+    if not isinstance(target, typer.Typer):
+        function, target = target, typer.Typer(pretty_exceptions_show_locals=False)
+        target.command(entry.name)(function)
+    command = typer.main.get_command(target)
     command.name = entry.name
     return command
 
