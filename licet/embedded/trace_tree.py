@@ -1,0 +1,63 @@
+"""A trace as text: a tree of spans with what each says of the decision, the door and the ledger. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from licet import telemetry
+from licet.embedded.trace_store import StoredSpan
+
+_SHOWN: Final = (
+    telemetry.DECISION,
+    telemetry.ENFORCEMENT,
+    telemetry.REASON,
+    telemetry.BUNDLE_VERSION,
+    telemetry.RULE_IDS,
+    telemetry.OUTCOME,
+    telemetry.TOOL_REACHED,
+    telemetry.LEDGER_CHANGE_ID,
+    telemetry.FINDING,
+    telemetry.ERROR_TYPE,
+)
+"""The attributes a tree shows, in this order; the rest is in the store."""
+
+
+def render(spans: Sequence[StoredSpan], linked: Sequence[StoredSpan] = (), *, width: int = 100) -> str:
+    """Draw a trace, then the spans of other traces that link to it; lines are cut at `width` columns.
+
+    A span whose parent never arrived is drawn at the top and says so: a missing span is a finding, not a
+    reason to hide its children.
+    """
+    known = {one.span_id for one in spans}
+    lines: list[str] = []
+    for root in [one for one in spans if one.parent_id not in known]:
+        orphan = "  (parent missing)" if root.parent_id else ""
+        lines.extend(_lines(root, spans, "", "", orphan))
+    for span in linked:
+        targets = ", ".join(_name_of(target, spans) for _, target in span.links if target in known)
+        lines.append(f"{span.name} [{span.service}] links to {targets}{_facts(span)}")
+    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines)
+
+
+def _lines(
+    span: StoredSpan, spans: Sequence[StoredSpan], first: str, rest: str, note: str = ""
+) -> Iterator[str]:
+    milliseconds = (span.end_ns - span.start_ns) / 1e6
+    links = "".join(f"  -> {_name_of(target, spans)}" for _, target in span.links)
+    yield f"{first}{span.name} [{span.service}] {milliseconds:.1f} ms{_facts(span)}{links}{note}"
+    children = [one for one in spans if one.parent_id == span.span_id]
+    for child in children:
+        last = child is children[-1]
+        yield from _lines(child, spans, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
+
+
+def _facts(span: StoredSpan) -> str:
+    shown = [(key, span.attributes[key]) for key in _SHOWN if key in span.attributes]
+    return "".join(f" {key.removeprefix('licet.')}={_text(value)}" for key, value in shown)
+
+
+def _text(value: object) -> str:
+    return "+".join(str(one) for one in value) if isinstance(value, list) else str(value)
+
+
+def _name_of(span_id: str, spans: Sequence[StoredSpan]) -> str:
+    return next((one.name for one in spans if one.span_id == span_id), f"span {span_id}")
