@@ -1,7 +1,7 @@
 """A receiver for OTLP/gRPC traces that keeps them in a `TraceStore`.
 
-It speaks the collector's protocol (opentelemetry-proto, TraceService/Export), so a process traces to it exactly
-as to a real collector. Loopback only; at most 4 MiB a request, which is grpc's own limit.
+It speaks the collector's protocol (opentelemetry-proto, TraceService/Export), so a process traces to it
+exactly as to a real collector. Loopback only; at most 4 MiB a request, which is grpc's own limit.
 """
 
 from collections.abc import Iterable
