@@ -32,10 +32,10 @@ $(BIN)/python:
 	  || { echo "$(PYTHON) cannot make a virtual environment: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	@"$(PYTHON)" -m venv $(VENV)
 
-# Hashes are checked for every file; the project itself is built by the locked backend, without fetching another.
+# Hashes are checked for every file; byte code is left to the first import, of what is imported. The project itself is built by the locked backend, without fetching another.
 define install_lock
 	@echo "installing requirements/$(1).lock into $(VENV)" >&2
-	@$(PIP) install --require-hashes --no-deps -r requirements/$(1).lock
+	@$(PIP) install --no-compile --require-hashes --no-deps -r requirements/$(1).lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 endef
 

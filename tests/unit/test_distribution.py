@@ -29,11 +29,12 @@ SCOPES = {
     "sidecar": ("sidecar",),
     "decider": ("decider",),
     "audit": ("audit",),
+    "audit/engine": ("embedded",),
     "audit/front": ("embedded",),
 }
 """Which extras a folder (or the module of that name) may import from beside the base; longest name wins."""
 
-NEED_EXTRA = ("licet/embedded", "licet/guard/postgres")
+NEED_EXTRA = ("licet/embedded", "licet/guard/postgres", "licet/tracing")
 """What cannot be imported at all without its extra; whatever else uses one imports it where it is needed."""
 
 
