@@ -1,0 +1,27 @@
+"""What a call's arguments are: the strict walk, the tree encoding, the call digest.
+
+Pure: no I/O, no clock, no randomness. Start at `compile_plan` and `walk` (protobuf), `compile_schema` and
+`read_json` (JSON), `call_digest`.
+"""
+
+from licet.call.arguments import Arguments
+from licet.call.digest import call_digest, same_digest, tool_key
+from licet.call.plan import CatalogError, Plan, compile_plan
+from licet.call.tree import MAX_DEPTH, MAX_NODES, MAX_REQUEST_BYTES, EnumNumber, Leaf
+from licet.call.walk import walk
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_NODES",
+    "MAX_REQUEST_BYTES",
+    "Arguments",
+    "CatalogError",
+    "EnumNumber",
+    "Leaf",
+    "Plan",
+    "call_digest",
+    "compile_plan",
+    "same_digest",
+    "tool_key",
+    "walk",
+]
