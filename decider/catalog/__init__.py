@@ -1,0 +1,1 @@
+"""Catalogs: what the owner of a tool writes, checked against descriptors, made into signable bytes."""

@@ -1,0 +1,206 @@
+"""Evaluates a call against the rules: what is not a clean answer is `Failed`, and nothing failed passes.
+
+allowed.
+
+Cedar's parsed handles are made once for a bundle. The rules are sliced by action: a rule that names another
+action by `==` cannot match and is left out (a test compares every slice with the full set). Entities and
+requests are validated against the schema at every call. A diagnostics error, `NoDecision`, an answer of
+unknown form and any exception are `Failed`: in Cedar alone, a forbid that errors is skipped and its call
+allowed.
+
+A forbid with `@hold("role:n")` holds: denied, every determining forbid a hold, and allowed without the
+holds. Which holds were lifted by approvals comes in as an argument; approvals are never in rule text.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import cedarpy
+import orjson
+from cedarpy import pst
+
+from decider.rules import HoldDemand, Rule, RulesError, one_line, parse_rules
+
+Value = str | int | bool | tuple["Value", ...] | Mapping[str, "Value"]
+"""What an attribute can be. There is no float: floats never decide."""
+
+PRINCIPAL_TYPE: Final = "Agent"
+PLAIN_RESOURCE_TYPE: Final = "Resource"
+
+CONTEXT_ATTRIBUTES: Final = (
+    "environment",
+    "tenant",
+    "principal",
+    "task",
+    "tool",
+    "method",
+    "class",
+    "tier",
+    "amount_minor",
+    "currency",
+)
+"""Everything a rule may know beside the facts; a schema declares what it uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCall:
+    """A call as rules see it: `Agent::"agent"` does `Action::"operation"` to a resource with its facts."""
+
+    agent: str
+    operation: str
+    resource_type: str
+    resource: str
+    attributes: Mapping[str, Value]
+    context: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Some rule allows it and none forbids it; `lifted` are the holds that approvals lifted."""
+
+    rule_ids: tuple[str, ...]
+    lifted: tuple[HoldDemand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """A rule forbids it; without any, none allows it."""
+
+    rule_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """It would be allowed were it not for these."""
+
+    demands: tuple[HoldDemand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No usable answer: the call is neither allowed nor rightly denied. `detail` is for operators."""
+
+    detail: str
+
+
+Evaluation = Allowed | Forbidden | Held | Failed
+
+
+class RuleSet:
+    """A bundle's rules, parsed once. Raises `RulesError` where rules and schema do not fit together."""
+
+    def __init__(self, rules: str, schema: str) -> None:
+        self.rules = parse_rules(rules)
+        try:
+            self._schema = cedarpy.Schema.from_str(schema)
+        except ValueError as error:
+            raise RulesError((f"the schema is no Cedar schema: {one_line(error)}",)) from error
+        self._validate(rules)
+        self._demands = {rule.rule_id: rule.demand for rule in self.rules if rule.demand is not None}
+        self._slices: dict[str, tuple[cedarpy.PolicySet, cedarpy.PolicySet]] = {}
+        self._declared: dict[tuple[str, str, str], dict[str, bool]] = {}
+
+    def _validate(self, rules: str) -> None:
+        result = cedarpy.validate_policies(rules, self._schema)
+        if not result.validation_passed:
+            names = result.id_annotations_by_policy_id
+            raise RulesError(
+                tuple(
+                    f"rule `{names.get(error.policy_id, error.policy_id)}`: {one_line(error.error)}"
+                    for error in result.errors
+                )
+                or ("the rules do not fit the schema",)
+            )
+
+    def evaluate(self, call: RuleCall, *, lifted: frozenset[str] = frozenset()) -> Evaluation:
+        """Evaluate one call. `lifted` are the ids of hold rules that enough people approved. Never raises."""
+        try:
+            return self._evaluate(call, lifted)
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing an engine throws may become an allow
+            return Failed(f"{type(error).__name__}: {one_line(error)}")
+
+    def _evaluate(self, call: RuleCall, lifted: frozenset[str]) -> Evaluation:
+        full, without_holds = self._slice(call.operation)
+        uid = {"type": call.resource_type, "id": call.resource}
+        entity = {"uid": uid, "attrs": self._known(call, "resource", call.attributes), "parents": []}
+        entities = cedarpy.Entities.from_json_str(orjson.dumps([entity]).decode(), self._schema)
+        request = {
+            "principal": {"type": PRINCIPAL_TYPE, "id": call.agent},
+            "action": {"type": "Action", "id": call.operation},
+            "resource": uid,
+            "context": orjson.dumps(self._known(call, "context", call.context)).decode(),
+        }
+        answer = self._ask(request, full, entities)
+        if not isinstance(answer, Forbidden) or not answer.rule_ids:
+            return answer
+        demands = tuple(self._demands[rule_id] for rule_id in answer.rule_ids if rule_id in self._demands)
+        if len(demands) != len(answer.rule_ids):
+            return Forbidden(tuple(rule_id for rule_id in answer.rule_ids if rule_id not in self._demands))
+        beneath = self._ask(request, without_holds, entities)
+        if not isinstance(beneath, Allowed):
+            return beneath
+        if all(demand.rule_id in lifted for demand in demands):
+            return Allowed(beneath.rule_ids, demands)
+        return Held(demands)
+
+    def _ask(
+        self, request: Mapping[str, Any], policies: cedarpy.PolicySet, entities: cedarpy.Entities
+    ) -> Allowed | Forbidden | Failed:
+        result = cedarpy.is_authorized(dict(request), policies, entities, self._schema)
+        diagnostics = result.diagnostics
+        if diagnostics.errors:
+            return Failed("; ".join(one_line(error) for error in diagnostics.errors))
+        names = diagnostics.id_annotations_by_reason
+        rule_ids = tuple(sorted(names[reason] for reason in diagnostics.reasons))
+        if result.decision is cedarpy.Decision.Allow and rule_ids:
+            return Allowed(rule_ids)
+        if result.decision is cedarpy.Decision.Deny:
+            return Forbidden(rule_ids)
+        return Failed(f"the engine answered `{result.decision.value}`")
+
+    def _slice(self, operation: str) -> tuple[cedarpy.PolicySet, cedarpy.PolicySet]:
+        found = self._slices.get(operation)
+        if found is None:
+            rules = [rule for rule in self.rules if rule.actions is None or operation in rule.actions]
+            found = policy_set(rules), policy_set(rule for rule in rules if rule.demand is None)
+            self._slices[operation] = found
+        return found
+
+    def _known(self, call: RuleCall, variable: str, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Keep what the schema declares: a field that a tool adds to its answer must not stop every call."""
+        asked = self._declared.setdefault((variable, call.operation, call.resource_type), {})
+        unasked = values.keys() - asked.keys()
+        if unasked:
+            declared = self.declared(variable, call.operation, call.resource_type, unasked)
+            asked.update({name: name in declared for name in unasked})
+        return {name: value for name, value in values.items() if asked[name]}
+
+    def declared(
+        self, variable: str, operation: str, resource_type: str, names: Iterable[str]
+    ) -> frozenset[str]:
+        """Return which of `names` the schema declares on `context` or `resource` for an operation.
+
+        Asked of Cedar's own validator: behind a `has` that can never be true it checks nothing, behind any
+        other it finds the type error.
+        """
+        wanted = tuple(names)
+        scope = f"principal, action == Action::{quoted(operation)}, resource is {resource_type}"
+        text = "\n".join(
+            f"@id({quoted(name)}) permit({scope}) when {{ {variable} has {quoted(name)} && (1 < true) }};"
+            for name in wanted
+        )
+        result = cedarpy.validate_policies(text, self._schema)
+        named = result.id_annotations_by_policy_id
+        return frozenset(named[error.policy_id] for error in result.errors if error.policy_id in named)
+
+
+def quoted(text: str) -> str:
+    """Return `text` as a Cedar string literal."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def policy_set(rules: Iterable[Rule]) -> cedarpy.PolicySet:
+    """Return the parsed handle of some rules."""
+    nodes = {rule.node.id: rule.node for rule in rules}
+    return cedarpy.PolicySet.from_pst(pst.PolicySet(templates={}, static_policies=nodes, template_links=()))
