@@ -66,6 +66,7 @@ lint: $(DEV_STAMP) ## formatting, lint, types, layers, protos and their generate
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/python scripts/proto --check
+	$(BIN)/python -m examples.refund.generate --check
 	scripts/breaking
 
 fmt: $(DEV_STAMP) ## format code and protos
@@ -82,8 +83,9 @@ soak: $(DEV_STAMP) ## the tests that run for minutes
 bench: $(DEV_STAMP) ## measure; raw results in bench/results
 	@$(BIN)/python -m bench $(ARGS)
 
-proto: $(DEV_STAMP) ## generate licet/v1 from proto/
+proto: $(DEV_STAMP) ## generate licet/v1 from proto/, and the example's code and descriptors
 	@$(BIN)/python scripts/proto
+	@$(BIN)/python -m examples.refund.generate
 
 lock: ## pin the requirements by hash; ARGS=--upgrade takes newer ones
 	@$(BIN)/python scripts/lock $(ARGS)
