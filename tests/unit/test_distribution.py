@@ -23,6 +23,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 SCOPES = {
     "licet": (),
+    "licet/call/schema": ("mcp",),
     "licet/embedded": ("embedded",),
     "licet/guard/postgres": ("guard-postgres",),
     "licet/tracing": ("sidecar",),
