@@ -1,0 +1,162 @@
+"""A connection to NATS that notices a dead link within about 3 s and says why a publish was forbidden.
+
+nats-py's defaults noticed a black-holed link only after minutes, report a forbidden publish as nothing but
+a timeout, and try wrong credentials again and again. Here pings go out every second and two lost ones end
+the link; permission violations reach listeners at once; refused credentials raise.
+
+Not promised: that a publish reached the server. Only an ack says so (`publisher.py`).
+"""
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import NoServersError
+
+from licet.log import log
+from licet.streams.errors import CredentialsRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+PING_INTERVAL_S: Final = 1
+MAX_OUTSTANDING_PINGS: Final = 2
+CONNECT_TIMEOUT_S: Final = 2
+RECONNECT_WAIT_S: Final = 0.2
+"""Short, because beacons end writes after 5 s."""
+
+COMMAND_ATTEMPTS: Final = 3
+"""A command gives up; a service never does."""
+
+_REFUSED: Final = ("authorization violation", "authentication")
+
+
+@dataclass(frozen=True, slots=True)
+class NatsSettings:
+    """Where NATS is and who we are there. Secrets are paths of files, never values."""
+
+    url: str
+    """One or more `nats://host:port`, separated by commas."""
+    user: str = ""
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    """Set for TLS: who vouches for the server."""
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    @property
+    def servers(self) -> list[str]:
+        """The addresses, as a list for nats-py."""
+        return [part.strip() for part in self.url.split(",") if part.strip()]
+
+    def password(self) -> str | None:
+        """Return the password; read at each connect, so a rotated file needs no restart."""
+        return self.password_file.read_text("utf-8").strip() if self.password_file else None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the TLS context, None where TLS is off."""
+        if self.ca_file is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(self.ca_file))
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        if self.certificate_file is not None:
+            context.load_cert_chain(str(self.certificate_file), str(self.key_file) if self.key_file else None)
+        return context
+
+
+class Connection(Client):
+    """A nats-py client that tells its listeners about errors, permission violations above all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners: list[Callable[[Exception], None]] = []
+        self._logged = ""
+
+    async def on_error(self, error: Exception) -> None:
+        """Hand `error` to every listener; registered as nats-py's error callback."""
+        text = str(error)[:300]
+        if text != self._logged:  # every failed reconnect says the same again
+            log(logger, logging.WARNING, "nats.error", detail=text)
+            self._logged = text
+        for listener in tuple(self.listeners):
+            listener(error)
+
+
+def inbox_prefix(user: str) -> str:
+    """Return the prefix of a user's replies; its allow-list lets it read no other."""
+    return f"_INBOX_{user}" if user else "_INBOX"
+
+
+async def connect(
+    settings: NatsSettings, name: str, *, forever: bool = True, within_s: float | None = 10.0
+) -> Connection:
+    """Connect as `settings.user`, shown to operators as `name`.
+
+    Args:
+        settings: where and who.
+        name: what the server lists the connection as.
+        forever: reconnect without end (a service); False gives up after a few tries (a command).
+        within_s: how long the first connection may take, seconds; None waits without end.
+
+    Raises:
+        CredentialsRefused: the server does not accept the user or the password.
+        StoreUnavailable: no server answered within `within_s`.
+    """
+    connection = Connection()
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def watch(error: Exception) -> None:
+        if any(word in str(error).lower() for word in _REFUSED) and not refused.done():
+            refused.set_result(None)
+
+    connection.listeners.append(watch)
+    attempt = asyncio.ensure_future(_open(connection, settings, name, forever=forever))
+    try:
+        await asyncio.wait({attempt, refused}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        if refused.done():
+            raise CredentialsRefused(f"nats at `{settings.url}` does not accept user `{settings.user}`")
+        if not attempt.done():
+            raise StoreUnavailable(f"no nats server answered at `{settings.url}` within {within_s} s")
+        attempt.result()
+    except (OSError, NatsError, TimeoutError) as error:
+        raise StoreUnavailable(
+            f"no nats server at `{settings.url}`: {str(error) or type(error).__name__}"
+        ) from error
+    finally:
+        connection.listeners.remove(watch)
+        if not connection.is_connected:
+            await _abandon(connection, attempt)
+    return connection
+
+
+async def _open(connection: Connection, settings: NatsSettings, name: str, *, forever: bool) -> None:
+    await connection.connect(
+        servers=settings.servers,
+        name=name,
+        user=settings.user or None,
+        password=settings.password(),
+        tls=settings.tls(),
+        error_cb=connection.on_error,
+        inbox_prefix=inbox_prefix(settings.user),
+        ping_interval=PING_INTERVAL_S,
+        max_outstanding_pings=MAX_OUTSTANDING_PINGS,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # a float works; it is passed to asyncio.sleep
+        max_reconnect_attempts=-1 if forever else COMMAND_ATTEMPTS,
+    )
+
+
+async def _abandon(connection: Connection, attempt: "asyncio.Future[None]") -> None:
+    attempt.cancel()
+    await asyncio.gather(attempt, return_exceptions=True)
+    try:
+        await connection.close()
+    except (NoServersError, NatsError, OSError):
+        logger.debug("nats.close failed after a connection that never came about")

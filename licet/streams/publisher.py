@@ -1,0 +1,160 @@
+"""Publishes to JetStream and waits for the ack, many at once over one inbox.
+
+One subscription takes every ack of a connection; a publish costs one future and one publish of nats-py with
+`reply`. Works through a service import too, since the server maps the reply back.
+
+Guaranteed: `publish` returns only what the server acked. Not guaranteed: after StoreUnavailable the message
+may or may not be stored; repeat it with the same `msg_id` to find out.
+"""
+
+import asyncio
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from licet.streams.connection import Connection
+from licet.streams.errors import StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from nats.aio.subscription import Subscription
+
+MSG_ID: Final = "Nats-Msg-Id"
+MAX_IN_FLIGHT: Final = 8_192
+"""Acks waited for at once; one more is refused, so a dead server cannot fill our memory."""
+DEFAULT_TIMEOUT_S: Final = 2.0
+
+_FORBIDDEN: Final = re.compile(r'permissions violation for publish to "([^"]*)"', re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PubAck:
+    """The server's word that a message is stored; `duplicate`: it was, under this `Nats-Msg-Id`."""
+
+    stream: str
+    seq: int
+    duplicate: bool = False
+
+
+class Publisher:
+    """One muxed inbox on one connection. `open` makes one; `close` fails what still waits."""
+
+    def __init__(self, nc: Client, inbox: str) -> None:
+        self._nc = nc
+        self._inbox = inbox
+        self._tokens = itertools.count()
+        self._waiting: dict[str, tuple[str, asyncio.Future[PubAck]]] = {}
+        self._subscription: Subscription | None = None
+
+    @classmethod
+    async def open(cls, nc: Client) -> Self:
+        """Subscribe the inbox on `nc`; a `Connection` also reports forbidden publishes at once."""
+        publisher = cls(nc, nc.new_inbox())
+        publisher._subscription = await nc.subscribe(f"{publisher._inbox}.*", cb=publisher._on_ack)
+        if isinstance(nc, Connection):
+            nc.listeners.append(publisher._on_error)
+        return publisher
+
+    @property
+    def nc(self) -> Client:
+        """The connection, for reads."""
+        return self._nc
+
+    @property
+    def in_flight(self) -> int:
+        """How many acks are being waited for."""
+        return len(self._waiting)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a publish has a chance right now."""
+        return bool(self._nc.is_connected)
+
+    async def publish(
+        self,
+        subject: str,
+        body: bytes,
+        *,
+        msg_id: str | None = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> PubAck:
+        """Publish `body` and return the ack.
+
+        Raises:
+            StoreRefused: the server answered no; nothing was stored. StoreUnavailable: no ack within
+            `timeout` seconds, not connected, forbidden, or no stream has the subject.
+        """
+        if not self._nc.is_connected:
+            raise StoreUnavailable("not connected to nats")
+        if len(self._waiting) >= MAX_IN_FLIGHT:
+            raise StoreUnavailable(f"{MAX_IN_FLIGHT} publishes wait for their acks already")
+        token = format(next(self._tokens), "x")
+        future: asyncio.Future[PubAck] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = (subject, future)
+        sent = dict(headers or {})
+        if msg_id is not None:
+            sent[MSG_ID] = msg_id
+        try:
+            await self._nc.publish(subject, body, reply=f"{self._inbox}.{token}", headers=sent or None)
+            return await asyncio.wait_for(future, timeout)
+        except TimeoutError as error:
+            raise StoreUnavailable(f"no ack for `{subject}` within {timeout} s") from error
+        except NatsError as error:
+            raise StoreUnavailable(
+                f"could not publish to `{subject}`: {str(error) or type(error).__name__}"
+            ) from error
+        finally:
+            self._waiting.pop(token, None)
+
+    async def close(self) -> None:
+        """Stop listening; whoever still waits gets StoreUnavailable. The connection stays open."""
+        if isinstance(self._nc, Connection) and self._on_error in self._nc.listeners:
+            self._nc.listeners.remove(self._on_error)
+        for _, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(StoreUnavailable("the publisher was closed"))
+        if self._subscription is not None and not self._nc.is_closed:
+            await self._subscription.unsubscribe()
+
+    async def _on_ack(self, message: Msg) -> None:
+        waiting = self._waiting.get(message.subject.rpartition(".")[2])
+        if waiting is None or waiting[1].done():
+            return  # came too late; its publisher has given up
+        answer = parse_ack(message.data, dict(message.headers or {}))
+        if isinstance(answer, PubAck):
+            waiting[1].set_result(answer)
+        else:
+            waiting[1].set_exception(answer)
+
+    def _on_error(self, error: Exception) -> None:
+        forbidden = _FORBIDDEN.search(str(error))
+        if forbidden is None:
+            return
+        subject = forbidden[1].lower()  # nats-py hands the server's text on in lower case
+        for waited, future in self._waiting.values():
+            if waited.lower() == subject and not future.done():
+                future.set_exception(StoreUnavailable(f"this nats user may not publish to `{waited}`"))
+
+
+def parse_ack(data: bytes, headers: dict[str, str]) -> PubAck | StoreRefused | StoreUnavailable:
+    """Read a JetStream publish ack; anything that is not exactly one is StoreUnavailable."""
+    if not data and headers.get("Status") == "503":
+        return StoreUnavailable("no stream takes this subject")
+    try:
+        answer = json.loads(data)
+        if "error" in answer:
+            return StoreRefused(
+                int(answer["error"].get("err_code", 0)), str(answer["error"].get("description", ""))
+            )
+        stream, seq, duplicate = answer["stream"], answer["seq"], answer.get("duplicate", False)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return StoreUnavailable("the ack cannot be read")
+    if not isinstance(stream, str) or type(seq) is not int or seq < 1 or not isinstance(duplicate, bool):
+        return StoreUnavailable("the ack cannot be read")
+    return PubAck(stream, seq, duplicate)
