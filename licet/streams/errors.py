@@ -6,9 +6,7 @@ class StreamsError(Exception):
 
 
 class StoreUnavailable(StreamsError):  # noqa: N818 - the field's word; it is a state, told to callers as such
-    """No answer: not connected, timed out, forbidden, nobody there. Whether a message was stored is
-    unknown.
-    """
+    """No answer: not connected, timed out, forbidden, nobody there. What was sent may be stored or not."""
 
 
 class StoreRefused(StreamsError):  # noqa: N818 - as above
