@@ -1,0 +1,100 @@
+"""`licet audit`: the store's processes and its questions. stdout is data, stderr is talk."""
+
+import asyncio
+import secrets
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from licet.log import configure_logging
+
+app: Final = typer.Typer(
+    help="Keep decisions, join them to spends and ledger changes, answer questions on them.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.echo(message, err=True)
+    return typer.Exit(1)
+
+
+def _settings(kind: Any, **given: object) -> Any:
+    """Make settings from the environment and the options that were given; exits 2 with every bad value."""
+    from pydantic import ValidationError
+
+    try:
+        return kind(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "LICET_" + "_".join(str(part) for part in problem["loc"]).upper()
+            typer.echo(f"{name}: {problem['msg'].lower()}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _split_address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise typer.BadParameter(f"`{listen}` is no host:port")
+    return host.strip("[]"), int(port)
+
+
+@app.command()
+def front(
+    path: Annotated[Path, typer.Option(help="Data directory; made when missing.")],
+    password_file: Annotated[
+        Path,
+        typer.Option(envvar="LICET_CLICKHOUSE_PASSWORD_FILE", help="Made with a random one when missing."),
+    ],
+    listen: Annotated[str, typer.Option(help="Loopback host:port; port 0 takes a free one.")] = "127.0.0.1:0",
+    port_file: Annotated[
+        Path | None, typer.Option(envvar="LICET_PORT_FILE", help="Gets the port that was taken.")
+    ] = None,
+    user: Annotated[str, typer.Option(envvar="LICET_CLICKHOUSE_USER", help="The one user.")] = "licet",
+) -> None:
+    """Serve the embedded ClickHouse engine (chDB) over ClickHouse's HTTP interface, on loopback."""
+    from audit.engine import EngineBusyError
+    from audit.front import Account, serve
+
+    configure_logging("audit-front")
+    host, port = _split_address(listen)
+    if not password_file.exists():
+        password_file.touch(mode=0o600)
+        password_file.write_text(secrets.token_hex(16) + "\n")
+    password = password_file.read_text().strip()
+    if not password:
+        raise _fail(f"the password file `{password_file}` is empty: write a password or remove the file")
+    try:
+        asyncio.run(serve(path, Account(user, password), host, port, port_file))
+    except (EngineBusyError, ValueError, OSError) as error:
+        raise _fail(str(error)) from error
+
+
+@app.command()
+def migrate(
+    clickhouse_url: Annotated[str | None, typer.Option(help="Default: LICET_CLICKHOUSE_URL.")] = None,
+    print_only: Annotated[bool, typer.Option("--print", help="Print the SQL and touch nothing.")] = False,
+    cluster: Annotated[
+        str | None, typer.Option(help="Cluster name. Default: LICET_CLICKHOUSE_CLUSTER.")
+    ] = None,
+) -> None:
+    """Bring the store to this program's schema. Safe to run again."""
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit.migrate import Layout, MigrationError, migrate, shipped
+    from audit.settings import StoreSettings
+
+    if print_only:
+        layout = Layout(cluster or "")
+        for migration in shipped():
+            typer.echo(f"-- {migration.number:04d} {migration.name}\n{layout.render(migration.text)}")
+        return
+    settings = _settings(StoreSettings, clickhouse_url=clickhouse_url, clickhouse_cluster=cluster)
+    try:
+        for migration in migrate(settings.store().client(), settings.layout()):
+            typer.echo(f"applied {migration.number:04d} {migration.name}", err=True)
+    except (Error, MigrationError, OSError) as error:
+        raise _fail(str(error)) from error
+    typer.echo("the store is at this program's schema", err=True)
