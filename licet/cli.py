@@ -75,12 +75,13 @@ def _load(entry: EntryPoint) -> Any:
         return _stand_in(entry.name, None if ours else extra_of(entry.module), error)
     except (ImportError, AttributeError) as error:
         return _stand_in(entry.name, None, error)
-    if not isinstance(target, typer.Typer):
-        function, target = target, typer.Typer(pretty_exceptions_show_locals=False)
-        target.command(entry.name)(function)
-    command = typer.main.get_command(target)
-    command.name = entry.name
-    return command
+    holder = typer.Typer(add_completion=False)
+    holder.callback()(lambda: None)  # makes a group of it whatever it holds
+    if isinstance(target, typer.Typer):
+        holder.add_typer(target, name=entry.name)
+    else:
+        holder.command(entry.name)(target)
+    return typer.main.get_group(holder).commands[entry.name]
 
 
 app: Final = typer.Typer(

@@ -62,6 +62,12 @@ def test_installed_part_runs_under_its_entry_point_name() -> None:
 
 
 @pytest.mark.usefixtures("commands")
+def test_completion_is_offered_by_the_main_command_alone() -> None:
+    assert "--install-completion" in run("--help")[1]
+    assert "--install-completion" not in run("works", "--help")[1]
+
+
+@pytest.mark.usefixtures("commands")
 def test_entry_point_may_be_a_plain_function_with_typer_parameters() -> None:
     assert run("plain", "--count", "3") == (0, "nnn\n", "")
 
