@@ -15,7 +15,7 @@ DEV_STAMP := $(VENV)/.dev-$(call hash,dev)
 RUN_STAMP := $(VENV)/.run-$(call hash,run)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help install run-install demo test lint fmt soak bench proto lock clean
+.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos fmt soak bench proto lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -58,11 +58,19 @@ demo: ## install what running needs, then run the demo; prints both times
 	echo "ran in $$(( ($$(date +%s%N) - ready) / 1000000 )) ms" >&2; \
 	exit $$status
 
-lint: $(DEV_STAMP) ## formatting, lint, types, layers, protos and their generated code
+lint: lint-code lint-types lint-layers lint-protos ## formatting, lint, types, layers, protos and generated code
+
+lint-code: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint-types: $(DEV_STAMP)
 	$(BIN)/mypy
+
+lint-layers: $(DEV_STAMP)
 	$(BIN)/lint-imports --no-logo
+
+lint-protos: $(DEV_STAMP)
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/python scripts/proto --check
