@@ -1,0 +1,74 @@
+"""Where everything lies in the data directory of `licet up`. Paths only; nothing is read or written."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class DataLayout:
+    """The data directory: keys, servers' stores, sockets, spools, logs, addresses."""
+
+    root: Path
+
+    @property
+    def keys(self) -> Path:
+        """Development keys, secrets with mode 0600."""
+        return self.root / "keys"
+
+    @property
+    def nats(self) -> Path:
+        """Configuration, passwords and streams of nats-server."""
+        return self.root / "nats"
+
+    @property
+    def clickhouse(self) -> Path:
+        """The embedded ClickHouse engine's data."""
+        return self.root / "clickhouse"
+
+    @property
+    def clickhouse_password(self) -> Path:
+        """Password of the embedded front."""
+        return self.root / "clickhouse.password"
+
+    @property
+    def traces(self) -> Path:
+        """SQLite file of the local trace receiver."""
+        return self.root / "traces.db"
+
+    @property
+    def ports(self) -> Path:
+        """Ports taken at the first start, kept for the next."""
+        return self.root / "ports.json"
+
+    @property
+    def addresses(self) -> Path:
+        """Addresses and pids of what runs now; absent when nothing does."""
+        return self.root / "up.json"
+
+    def catalog(self, tool: str) -> Path:
+        """Signed catalog of a tool."""
+        return self.root / "catalog" / f"{tool}.catalog"
+
+    def socket(self, tool: str) -> Path:
+        """Unix socket of a tool."""
+        return self.root / "run" / f"{tool}.sock"
+
+    def tool(self, tool: str) -> Path:
+        """The tool's own data."""
+        return self.root / "tool" / tool
+
+    def tool_calls(self, tool: str) -> Path:
+        """One line per call that reached a handler of the tool, written by the tool."""
+        return self.tool(tool) / "calls.log"
+
+    def spool(self, process: str) -> Path:
+        """Event spool of a process."""
+        return self.root / "spool" / process
+
+    def log(self, process: str) -> Path:
+        """Log of a process."""
+        return self.root / "log" / f"{process}.log"
+
+    def port_file(self, process: str) -> Path:
+        """Where a process writes the port it listens on once it does."""
+        return self.root / "run" / f"{process}.port"
