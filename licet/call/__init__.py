@@ -7,6 +7,8 @@ Pure: no I/O, no clock, no randomness. Start at `compile_plan` and `walk` (proto
 from licet.call.arguments import Arguments
 from licet.call.digest import call_digest, same_digest, tool_key
 from licet.call.plan import CatalogError, Plan, compile_plan
+from licet.call.schema import Schema, compile_schema
+from licet.call.strict_json import read_json
 from licet.call.tree import MAX_DEPTH, MAX_NODES, MAX_REQUEST_BYTES, EnumNumber, Leaf
 from licet.call.walk import walk
 
@@ -19,8 +21,11 @@ __all__ = [
     "EnumNumber",
     "Leaf",
     "Plan",
+    "Schema",
     "call_digest",
     "compile_plan",
+    "compile_schema",
+    "read_json",
     "same_digest",
     "tool_key",
     "walk",
