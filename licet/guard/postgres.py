@@ -1,0 +1,275 @@
+"""The guard on PostgreSQL 14 or later, by psycopg 3 (extra `guard-postgres`).
+
+Guarantees what `Ledger` asks for at READ COMMITTED, the server's default: an insert that meets an open
+transaction's row waits for it, and the next statement sees what it committed. Expiry is read from
+`clock_timestamp()`: `now()` stands still from the first statement on. `synchronous_commit` and replication
+are the database owner's choice: with it off, a crash may lose the last commits, and a spend with them.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from licet.guard.ledger import (
+    Change,
+    CommitUnknown,
+    Entry,
+    LedgerUnavailable,
+    Rows,
+    SpendRow,
+    before_spend_id,
+    change_of,
+    spend_row,
+)
+
+_NOW_US: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_EXEC_ROW: Final = """
+  SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
+  FROM licet_spend WHERE spend_id = %s AND state = 'EXEC'
+"""
+_ROW: Final = """
+  SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
+  FROM licet_spend WHERE spend_id = %s AND round = %s
+"""
+_INSERT: Final = """
+  INSERT INTO licet_spend
+    (spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us)
+  VALUES (%s, %s, %s, %s, %s, %s, %s, %s, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+  ON CONFLICT DO NOTHING
+"""
+_APPEND: Final = """
+  INSERT INTO licet_outbox
+    (spend_id, entry, change_id, resource, tenant, account, amount_minor, currency, trace_id, span_id,
+     committed_at_us)
+  VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+"""
+_ACK: Final = "UPDATE licet_outbox_head SET acked = least(%s, last) WHERE acked < least(%s, last)"
+_OUTBOX: Final = """
+  SELECT o.outbox_seq, o.entry, o.change_id, o.resource, o.tenant, o.account, o.amount_minor, o.currency,
+    o.committed_at_us, o.trace_id, o.span_id,
+    s.spend_id, s.round, s.state, s.entries, s.call_digest, s.attempt, s.decision_id, s.issuer,
+    s.decided_at_us
+  FROM licet_outbox AS o JOIN licet_spend AS s ON s.spend_id = o.spend_id AND s.state = 'EXEC'
+  WHERE o.outbox_seq > (SELECT acked FROM licet_outbox_head) ORDER BY o.outbox_seq LIMIT %s
+"""
+
+
+class PostgresTransaction:
+    """One READ COMMITTED transaction."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
+        """Run one statement; parameters are `%s`."""
+        return self._connection.execute(statement, parameters)
+
+    def now_us(self) -> int:
+        """Return `clock_timestamp()`, Unix µs."""
+        now: int = self._one(_NOW_US)[0]
+        return now
+
+    def exec_row(self, spend_id: str) -> SpendRow | None:
+        """Return the EXEC row of a step, whatever its round."""
+        return spend_row(self._one(_EXEC_ROW, spend_id))
+
+    def row(self, spend_id: str, round: int) -> SpendRow | None:
+        """Return the row of one round."""
+        return spend_row(self._one(_ROW, spend_id, round))
+
+    def insert(self, row: SpendRow) -> bool:
+        """Insert a spend row unless one is in its way, waiting for open transactions that hold one."""
+        done = self.execute(
+            _INSERT,
+            (
+                row.spend_id,
+                row.round,
+                row.state,
+                row.entries,
+                row.call_digest,
+                row.attempt,
+                row.decision_id,
+                row.issuer,
+            ),
+        )
+        return done.rowcount == 1
+
+    def result(self, spend_id: str) -> bytes | None:
+        """Return the stored reply of an executed step."""
+        found = self._one("SELECT result FROM licet_result WHERE spend_id = %s", spend_id)
+        return None if found is None else bytes(found[0])
+
+    def insert_result(self, spend_id: str, result: bytes) -> None:
+        """Store the reply of an executed step."""
+        self.execute("INSERT INTO licet_result (spend_id, result) VALUES (%s, %s)", (spend_id, result))
+
+    def ledger_entries(self, spend_id: str) -> tuple[int, ...]:
+        """Return the entry numbers that the ledger holds for a step.
+
+        Raises LookupError when no table is protected.
+        """
+        names = self._one("SELECT ledger, spend_column, entry_column FROM licet_ledger")
+        if names is None:
+            raise LookupError("no table is protected as the ledger: call `protect` once")
+        query = sql.SQL("SELECT {2} FROM {0} WHERE {1} = %s ORDER BY {2}").format(*map(sql.Identifier, names))
+        return tuple(number for (number,) in self._connection.execute(query, (spend_id,)))
+
+    def append(self, spend_id: str, entries: Iterable[Entry], trace_id: str, span_id: str) -> None:
+        """Append entries to the outbox; waits until transactions that appended before have ended."""
+        for entry in entries:
+            self.execute(
+                _APPEND,
+                (
+                    spend_id,
+                    entry.number,
+                    entry.change_id,
+                    entry.resource,
+                    entry.tenant,
+                    entry.account,
+                    entry.amount_minor,
+                    entry.currency,
+                    trace_id,
+                    span_id,
+                ),
+            )
+
+    def _one(self, statement: str, *parameters: Any) -> Any:
+        return self._connection.execute(statement, parameters).fetchone()
+
+
+class PostgresLedger:
+    """A tool's PostgreSQL database.
+
+    Each thread has a connection of its own, kept open, and made again when it broke.
+    `connect` returns a new connection on each call, such as `lambda: psycopg.connect(dsn)`.
+    """
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+        self._connect_new = connect
+        self._local = threading.local()
+
+    def install(self) -> None:
+        """Make the guard's tables and triggers in the current schema; changes nothing where they are."""
+        with self._session() as connection, connection.transaction():
+            connection.execute(_file("postgres.sql"))
+
+    def protect(self, ledger: str, spend_column: str, entry_column: str) -> None:
+        """Make `ledger` the table whose rows need a spend: unique entries, append-only.
+
+        Adds the two columns (text, integer) where they are missing. Rows that are there already become the
+        numbered entries of one spend whose issuer is `before-licet`; the table is locked meanwhile. Calling
+        it again with the same names changes nothing. Raises ValueError when the table is missing, has
+        children or is one, and when another ledger is protected already.
+        """
+        names = (ledger, spend_column, entry_column)
+        with self._session() as connection, connection.transaction():
+            found = connection.execute(
+                "SELECT ledger, spend_column, entry_column FROM licet_ledger"
+            ).fetchone()
+            if found == names:
+                return
+            if found is not None:
+                raise ValueError(f"`{found[0]}` is the ledger of this schema already; there can be one")
+            _require_plain_table(connection, ledger)
+            table = sql.Identifier(ledger)
+            for column, kind in ((spend_column, "text"), (entry_column, "integer")):
+                connection.execute(
+                    sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
+                        table, sql.Identifier(column), sql.SQL(kind)
+                    )
+                )
+            connection.execute(
+                sql.SQL(_file("postgres_ledger.sql").decode()).format(
+                    **dict(zip(("ledger", "spend", "entry"), map(sql.Identifier, names), strict=True)),
+                    **dict(
+                        zip(("ledger_text", "spend_text", "entry_text"), map(sql.Literal, names), strict=True)
+                    ),
+                    before=sql.Literal(before_spend_id(ledger)),
+                )
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[PostgresTransaction]:
+        """Open a READ COMMITTED transaction; see `Ledger.transaction`."""
+        with self._session() as connection:
+            try:
+                connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            except psycopg.OperationalError as error:
+                self.close()
+                raise LedgerUnavailable(str(error)) from error
+            try:
+                yield PostgresTransaction(connection)
+            except BaseException:
+                self._roll_back(connection)
+                raise
+            self._commit(connection)
+
+    def outbox(self, acked: int, limit: int) -> tuple[Change, ...]:
+        """Move the cursor forward to `acked` and return at most `limit` changes after it."""
+        with self.transaction() as transaction:
+            transaction.execute(_ACK, (acked, acked))
+            found = transaction.execute(_OUTBOX, (limit,)).fetchall()
+        return tuple(change_of(row) for row in found)
+
+    def close(self) -> None:
+        """Close this thread's connection, if it has one."""
+        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        self._local.connection = None
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def _session(self) -> Iterator[psycopg.Connection[Any]]:
+        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        if connection is None or connection.closed:
+            try:
+                connection = self._connect_new()
+            except psycopg.Error as error:
+                raise LedgerUnavailable(str(error)) from error
+            connection.autocommit = True  # transactions are begun and ended here, by name
+            self._local.connection = connection
+        yield connection
+
+    def _roll_back(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self.close()  # the server rolls back what it loses the connection of
+
+    def _commit(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            done = connection.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            self.close()
+            raise CommitUnknown(str(error)) from error
+        except psycopg.Error as error:
+            self._roll_back(connection)
+            raise LedgerUnavailable(str(error)) from error
+        if done.statusmessage != "COMMIT":  # an aborted transaction answers COMMIT with ROLLBACK and no error
+            raise LedgerUnavailable("the transaction was aborted before its commit")
+
+
+def _file(name: str) -> bytes:
+    return files("licet.guard").joinpath(name).read_bytes()
+
+
+def _require_plain_table(connection: psycopg.Connection[Any], ledger: str) -> None:
+    """Triggers of a parent say nothing of rows that are written to its children directly."""
+    found = connection.execute(
+        "SELECT relkind, relhassubclass OR EXISTS (SELECT 1 FROM pg_inherits WHERE inhrelid = c.oid)"
+        " FROM pg_class AS c"
+        " WHERE relname = %s AND relnamespace = current_schema()::regnamespace",
+        (ledger,),
+    ).fetchone()
+    if found is None or found[0] not in {"r", b"r"}:
+        raise ValueError(f"`{ledger}` is no plain table of the current schema")
+    if found[1]:
+        raise ValueError(f"`{ledger}` is part of an inheritance tree: rows of its parts would go unseen")
