@@ -1,0 +1,39 @@
+"""Who calls, as the transport knows it.
+
+Guaranteed: under mTLS the peer is the one URI SAN of its certificate, if that is a SPIFFE id, and nothing
+it sends can change that. Without TLS there is no peer, but under the development setting, which holds for
+connections from this machine only and is announced at every start.
+"""
+
+from typing import Any, Final
+from urllib.parse import unquote
+
+from licet.identity import parse_spiffe_id
+from licet.metadata import DEV_IDENTITY
+from sidecar.exchange import Pairs
+
+_SAN: Final = "x509_subject_alternative_name"
+_LOOPBACK: Final = ("ipv4:127.", "ipv6:[::1]", "unix:")
+
+
+def certified_peer(auth_context: dict[str, Any]) -> str:
+    """Return the one SPIFFE id of the peer's certificate; empty when there is none or more than one.
+
+    X.509-SVID 2: exactly one URI SAN; a certificate with two names nobody.
+    """
+    names = [name.decode("utf-8", "replace") for name in auth_context.get(_SAN, ())]
+    uris = [name for name in names if "://" in name]
+    return uris[0] if len(uris) == 1 and parse_spiffe_id(uris[0]) is not None else ""
+
+
+def development_peer(origin: str, pairs: Pairs) -> str:
+    """Return the id that a caller on this machine claims; empty for none, several, or one from elsewhere."""
+    claims = [value for key, value in pairs if key == DEV_IDENTITY]
+    if len(claims) != 1 or not isinstance(claims[0], str) or not is_loopback(origin):
+        return ""
+    return claims[0] if parse_spiffe_id(claims[0]) is not None else ""
+
+
+def is_loopback(origin: str) -> bool:
+    """Return whether a gRPC peer string (`ipv4:127.0.0.1:4711`) is of this machine."""
+    return unquote(origin).startswith(_LOOPBACK)

@@ -1,0 +1,61 @@
+import pytest
+
+from sidecar.identity import certified_peer, development_peer, is_loopback
+
+AGENT = "spiffe://licet.local/dev/agent/refund-bot"
+
+
+def test_the_one_uri_san_is_the_peer() -> None:
+    assert certified_peer({"x509_subject_alternative_name": [AGENT.encode()]}) == AGENT
+
+
+def test_dns_names_beside_the_one_uri_do_not_matter() -> None:
+    assert certified_peer({"x509_subject_alternative_name": [b"localhost", AGENT.encode()]}) == AGENT
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        [b"localhost"],
+        [AGENT.encode(), b"spiffe://licet.local/dev/agent/other"],
+        [AGENT.encode(), b"https://example.com/"],
+        [b"spiffe://licet.local/dev/agent/refund-bot/"],
+        [b"SPIFFE://licet.local/dev/agent/refund-bot"],
+        [b"\xff://x/y"],
+    ],
+)
+def test_a_certificate_that_names_nobody_or_two_names_nobody(names: list[bytes]) -> None:
+    assert certified_peer({"x509_subject_alternative_name": names}) == ""
+
+
+def test_no_certificate_names_nobody() -> None:
+    assert certified_peer({}) == ""
+
+
+@pytest.mark.parametrize(
+    "origin", ["ipv4:127.0.0.1:1", "ipv6:[::1]:1", "ipv6:%5B::1%5D:1", "unix:", "unix:/run/x"]
+)
+def test_a_development_identity_holds_on_this_machine(origin: str) -> None:
+    assert development_peer(origin, (("licet-dev-identity", AGENT),)) == AGENT
+    assert is_loopback(origin)
+
+
+@pytest.mark.parametrize(
+    "origin", ["ipv4:10.0.0.7:1", "ipv6:[fe80::1]:1", "ipv4:12.7.0.1:1", "", "ipv6:[::ffff:10.0.0.1]:1"]
+)
+def test_a_development_identity_from_elsewhere_is_nobody(origin: str) -> None:
+    assert development_peer(origin, (("licet-dev-identity", AGENT),)) == ""
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        (),
+        (("licet-dev-identity", AGENT), ("licet-dev-identity", AGENT)),
+        (("licet-dev-identity", "refund-bot"),),
+        (("licet-dev-identity", AGENT.encode()),),
+    ],
+)
+def test_a_development_identity_is_claimed_once_and_whole(pairs: tuple[tuple[str, str | bytes], ...]) -> None:
+    assert development_peer("ipv4:127.0.0.1:1", pairs) == ""
