@@ -111,7 +111,7 @@ class _Closed:
         self._root = root
 
     def problems(self, where: str, schema: Any) -> Iterator[str]:
-        """Yield what makes `schema` open, each problem with its place; ends at the first that hides others."""
+        """Yield what makes `schema` open, each problem with its place, the first first."""
         if not isinstance(schema, Mapping):
             yield f"`{where}` is no object"
             return

@@ -114,9 +114,10 @@ class _Walker:
         self._count(2 * len(entries))
         outer, encoded, value = self.out, {}, MapValue()
         for key in entries:
+            encoded_key = part.encode_key(key)  # before it is used: upb cannot find a key of invalid UTF-8
             self.out = []
             value[key] = self._one(part, entries[key], depth)
-            encoded[part.encode_key(key)] = b"".join(self.out)
+            encoded[encoded_key] = b"".join(self.out)
         self.out = outer
         outer.append(tree.mapping(encoded))
         return value
