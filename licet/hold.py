@@ -195,11 +195,10 @@ def check_approvals(
     now_ms: int,
     revocations: Revocations = NONE,
 ) -> tuple[str, ...] | Refusal:
-    """Return who approved this decision, sorted, if that is enough; else APPROVAL_MISSING or
-    APPROVAL_INVALID.
+    """Return who approved this decision, sorted, or APPROVAL_MISSING, APPROVAL_INVALID, TOO_LARGE.
 
-    One invalid approval refuses all: it was sent for a purpose. Distinct people are asked for over all
-    roles, so nobody approves a call twice, wearing two hats.
+    One invalid approval refuses all: it was sent for a purpose. Distinct people are asked for over all roles,
+    so nobody approves a call twice, wearing two hats.
     """
     if not proofs:
         return Refusal(Reason.APPROVAL_MISSING, "no approval came with a privileged call")

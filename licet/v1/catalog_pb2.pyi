@@ -125,6 +125,7 @@ class Method(_message.Message):
     TENANT_PATH_FIELD_NUMBER: _builtins.int
     MODEL_FACING_SHA256_FIELD_NUMBER: _builtins.int
     CLIENT_STREAMING_FIELD_NUMBER: _builtins.int
+    UNGUARDED_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full method path."""
     codec: _decision_pb2.Codec.ValueType
@@ -163,6 +164,10 @@ class Method(_message.Message):
     """SHA-256 of the model-facing name, description and schema; empty when not pinned."""
     client_streaming: _builtins.bool
     """Whether the method streams from the client; such methods are refused."""
+    unguarded: _builtins.str
+    """Tier 4 without a guard: how the effect is kept to one. `idempotency_key`: the provider takes the spend id
+    as its own; `at_most_once`: it does not, and an unknown outcome goes to a person. Empty otherwise.
+    """
     @_builtins.property
     def money(self) -> Global___Money:
         """Where the money stands; unset when there is none."""
@@ -220,10 +225,11 @@ class Method(_message.Message):
         tenant_path: _builtins.str = ...,
         model_facing_sha256: _builtins.bytes = ...,
         client_streaming: _builtins.bool = ...,
+        unguarded: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "money", b"money"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_types", b"any_types", "approvers", b"approvers", "ceilings", b"ceilings", "client_streaming", b"client_streaming", "codec", b"codec", "decide_on_call", b"decide_on_call", "descriptors", b"descriptors", "facts", b"facts", "guarded", b"guarded", "input_type", b"input_type", "json_schema", b"json_schema", "model_facing_sha256", b"model_facing_sha256", "money", b"money", "no_effect_codes", b"no_effect_codes", "obligations", b"obligations", "operation", b"operation", "output_type", b"output_type", "path", b"path", "resource", b"resource", "resource_personal", b"resource_personal", "say", b"say", "sensitive", b"sensitive", "server_streaming", b"server_streaming", "spends", b"spends", "tenant_path", b"tenant_path", "tier", b"tier"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_types", b"any_types", "approvers", b"approvers", "ceilings", b"ceilings", "client_streaming", b"client_streaming", "codec", b"codec", "decide_on_call", b"decide_on_call", "descriptors", b"descriptors", "facts", b"facts", "guarded", b"guarded", "input_type", b"input_type", "json_schema", b"json_schema", "model_facing_sha256", b"model_facing_sha256", "money", b"money", "no_effect_codes", b"no_effect_codes", "obligations", b"obligations", "operation", b"operation", "output_type", b"output_type", "path", b"path", "resource", b"resource", "resource_personal", b"resource_personal", "say", b"say", "sensitive", b"sensitive", "server_streaming", b"server_streaming", "spends", b"spends", "tenant_path", b"tenant_path", "tier", b"tier", "unguarded", b"unguarded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,22 @@
+"""The catalog: the signed list of one tool's methods, and what its owner says of each."""
+
+from licet.catalog.method import Catalog, Facts, Method, MethodVersions, method_digest
+from licet.catalog.money import Money, spell_amount
+from licet.catalog.reader import read_catalog, read_method
+from licet.catalog.template import Template, read_template
+from licet.hold import Quota
+
+__all__ = [
+    "Catalog",
+    "Facts",
+    "Method",
+    "MethodVersions",
+    "Money",
+    "Quota",
+    "Template",
+    "method_digest",
+    "read_catalog",
+    "read_method",
+    "read_template",
+    "spell_amount",
+]

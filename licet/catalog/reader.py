@@ -1,0 +1,276 @@
+"""Reading a signed catalog: nothing in it is used before all of it makes sense.
+
+Guarantees of a Catalog that `read_catalog` returned: signed by a catalog key of this environment; every
+path, template, money and facts path names a field that is there, of a type that fits; what tier 4 and 5
+demand is there; what facts are read from is a harmless read. Style and policy are the linter's matter.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from licet.call import CatalogError, Plan, compile_plan
+from licet.catalog.method import Catalog, Facts, Method, MethodVersions, method_digest
+from licet.catalog.money import Money
+from licet.catalog.template import Template, read_template
+from licet.dsse import PayloadType
+from licet.hold import MAX_APPROVALS, Quota
+from licet.identity import parse_spiffe_id, subject_token
+from licet.keys import KeySet
+from licet.refusal import Reason, Refusal
+from licet.statement import verify
+from licet.strict import strict_parse
+from licet.tier import FACTS_TIER, GUARDED_TIER, MAX_TIER, CallClass, class_of
+from licet.v1 import catalog_pb2
+from licet.v1.decision_pb2 import Codec
+from licet.v1.statement_pb2 import Signed
+
+CATALOG_VERSION = 1
+"""Version of the message Catalog that is read."""
+
+MAX_METHODS = 1_000
+"""Methods in one catalog."""
+
+UNGUARDED = frozenset({"idempotency_key", "at_most_once"})
+"""How a tier 4 method without a guard may keep its effect to one."""
+
+_PATH = re.compile(r"/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*/[A-Za-z_]\w*", re.ASCII)
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.ASCII)
+_INTEGERS = frozenset(
+    {
+        FieldDescriptor.CPPTYPE_INT32,
+        FieldDescriptor.CPPTYPE_INT64,
+        FieldDescriptor.CPPTYPE_UINT32,
+        FieldDescriptor.CPPTYPE_UINT64,
+    }
+)
+_IDENTIFIERS = _INTEGERS | {FieldDescriptor.CPPTYPE_STRING}
+
+
+def read_catalog(signed: Signed, keys: KeySet, *, environment: str, now_ms: int) -> Catalog | Refusal:
+    """Return the catalog that a catalog key signed for `environment`, or why not.
+
+    A catalog that is signed but makes no sense is refused as PERMIT_MALFORMED, saying what to change.
+    """
+    payload = verify(PayloadType.CATALOG, signed, keys, now_ms=now_ms)
+    if isinstance(payload, Refusal):
+        return payload
+    message = strict_parse(catalog_pb2.Catalog, payload)
+    if isinstance(message, Refusal):
+        return message
+    if message.environment != environment:
+        return Refusal(Reason.ENVIRONMENT_MISMATCH, f"the catalog is for environment `{message.environment}`")
+    try:
+        return _read(message)
+    except (CatalogError, ValueError) as error:
+        return Refusal(Reason.PERMIT_MALFORMED, f"catalog: {error}")
+
+
+def _read(message: catalog_pb2.Catalog) -> Catalog:
+    if message.version != CATALOG_VERSION or message.catalog_version < 1:
+        raise CatalogError(f"version {message.version} of a catalog, numbered {message.catalog_version}")
+    subject_token(message.tool)
+    audience = parse_spiffe_id(message.audience)
+    if audience is None or audience.path != f"/{message.environment}/tool/{message.tool}":
+        raise CatalogError(f"`{message.audience}` is not the audience of tool `{message.tool}`")
+    if not 1 <= len(message.entries) <= MAX_METHODS:
+        raise CatalogError(f"{len(message.entries)} methods")
+    methods: dict[str, MethodVersions] = {}
+    for entry in message.entries:
+        if entry.path in methods:
+            raise CatalogError(f"the path `{entry.path}` is given twice")
+        methods[entry.path] = _versions(entry)
+    for method in _all(methods):
+        _check_facts(method, methods)
+    return Catalog(
+        message.tool,
+        message.environment,
+        message.audience,
+        message.catalog_version,
+        MappingProxyType(methods),
+    )
+
+
+def _all(methods: Mapping[str, MethodVersions]) -> Iterator[Method]:
+    for versions in methods.values():
+        yield versions.current
+        if versions.next is not None:
+            yield versions.next
+
+
+def _versions(entry: catalog_pb2.CatalogEntry) -> MethodVersions:
+    current = read_method(entry.path, entry.current)
+    following = read_method(entry.path, entry.next) if entry.next else None
+    if following is not None and following.digest == current.digest:
+        raise CatalogError(f"`{entry.path}` lists one version twice")
+    return MethodVersions(current, following)
+
+
+def read_method(path: str, entry: bytes) -> Method:
+    """Return one version of the method at `path` from its serialised entry; raises CatalogError."""
+    message = strict_parse(catalog_pb2.Method, entry)
+    if isinstance(message, Refusal):
+        raise CatalogError(f"`{path}`: {message.detail}")
+    if message.path != path or not _PATH.fullmatch(path):
+        raise CatalogError(f"`{message.path}` at `{path}` is no path of the form `/package.Service/Method`")
+    try:
+        method = _method(message, entry)
+        _check_paths(method)
+        _check_class(method)
+    except (CatalogError, ValueError) as error:
+        raise CatalogError(f"`{path}`: {error}") from error
+    return method
+
+
+def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
+    if message.codec != Codec.CODEC_PROTOBUF:
+        raise CatalogError(f"codec {message.codec} is not supported")
+    call_class = class_of(message.tier)
+    if not _NAME.fullmatch(message.operation):
+        raise CatalogError(f"`{message.operation}` is no operation")
+    return Method(
+        path=message.path,
+        digest=method_digest(entry),
+        codec=message.codec,
+        tier=message.tier,
+        call_class=call_class,
+        operation=message.operation,
+        plan=compile_plan(message.descriptors, message.input_type, tuple(message.any_types)),
+        output=compile_plan(message.descriptors, message.output_type),
+        resource=_resource(message.resource),
+        say=read_template(message.say),
+        spends=message.spends or call_class is not CallClass.READ,
+        money=Money(message.money.amount, message.money.currency) if message.HasField("money") else None,
+        facts=_facts(message.facts) if message.HasField("facts") else None,
+        tenant_path=message.tenant_path,
+        sensitive=frozenset(message.sensitive),
+        guarded=message.guarded,
+        unguarded=message.unguarded,
+        no_effect_codes=_codes(message),
+        obligations=frozenset(message.obligations),
+        ceilings=message.ceilings,
+        decide_on_call=message.decide_on_call,
+        approvers=tuple(Quota(quota.role, quota.quorum) for quota in message.approvers),
+        server_streaming=message.server_streaming,
+        client_streaming=message.client_streaming,
+        resource_personal=message.resource_personal,
+        model_facing_sha256=message.model_facing_sha256,
+        input_type=message.input_type,
+        output_type=message.output_type,
+        descriptors=message.descriptors,
+    )
+
+
+def _resource(text: str) -> Template:
+    template = read_template(text)
+    template.check_resource()
+    if not text:
+        raise CatalogError("a method needs a resource template")
+    return template
+
+
+def _codes(message: catalog_pb2.Method) -> frozenset[int]:
+    codes = frozenset(message.no_effect_codes)
+    if not codes <= frozenset(range(1, 17)):
+        raise CatalogError("no_effect_codes are gRPC status codes from 1 to 16")
+    return codes
+
+
+def _facts(message: catalog_pb2.Facts) -> Facts:
+    if not message.tenant:
+        raise CatalogError("facts must say where the tenant stands")
+    return Facts(
+        message.method,
+        MappingProxyType(dict(message.request)),
+        message.tenant,
+        MappingProxyType(dict(message.preconditions)),
+    )
+
+
+def _check_paths(method: Method) -> None:
+    for path in method.resource.paths:
+        _check_field(method.plan, path, _IDENTIFIERS, "an identifier")
+    for path in method.sensitive:
+        _field(method.plan, path)
+    for path in method.say.paths:
+        if not (path == "amount" and method.money is not None):
+            _field(method.plan, path)
+    if method.tenant_path:
+        _check_field(method.plan, method.tenant_path, _IDENTIFIERS, "an identifier")
+    if method.money is not None:
+        _check_field(method.plan, method.money.amount, _INTEGERS, "an integer of minor units")
+        _check_field(method.plan, method.money.currency, {FieldDescriptor.CPPTYPE_STRING}, "a currency code")
+
+
+def _check_field(plan: Plan, path: str, types: frozenset[int] | set[int], what: str) -> None:
+    found = _field(plan, path)
+    if found.cpp_type not in types or found.type == FieldDescriptor.TYPE_BYTES:
+        raise CatalogError(f"`{path}` is not {what}")
+
+
+def _field(plan: Plan, path: str) -> FieldDescriptor:
+    """Return the value field at `path`, reached through single messages; raises CatalogError if none."""
+    descriptor: Any = plan.root.message_class.DESCRIPTOR
+    *parents, last = path.split(".")
+    for name in parents:
+        parent = None if descriptor is None else descriptor.fields_by_name.get(name)
+        if parent is None or parent.is_repeated:
+            raise CatalogError(f"`{path}` is no single field of `{plan.root.full_name}`")
+        descriptor = parent.message_type
+    found: FieldDescriptor | None = None if descriptor is None else descriptor.fields_by_name.get(last)
+    if found is None or found.is_repeated or found.message_type is not None:
+        raise CatalogError(f"`{path}` is no single value of `{plan.root.full_name}`")
+    return found
+
+
+def _check_class(method: Method) -> None:
+    if method.tier >= GUARDED_TIER and not method.guarded:
+        if method.tier == MAX_TIER:
+            raise CatalogError("tier 5 needs a guard")
+        if method.unguarded not in UNGUARDED:
+            raise CatalogError("tier 4 needs a guard, or `unguarded` to say how its effect is kept to one")
+    elif method.unguarded:
+        raise CatalogError("`unguarded` is for tier 4 without a guard")
+    if method.call_class is CallClass.PRIVILEGED:
+        _check_privileged(method)
+    elif method.approvers:
+        raise CatalogError("approvers are demanded at tier 5 only; a rule can hold at any tier")
+
+
+def _check_privileged(method: Method) -> None:
+    if method.ceilings or method.decide_on_call:
+        raise CatalogError("tier 5 takes neither ceilings nor decide_on_call")
+    quorums = [quota.quorum for quota in method.approvers]
+    if not quorums or min(quorums) < 1 or sum(quorums) > MAX_APPROVALS:
+        raise CatalogError(f"tier 5 needs 1 to {MAX_APPROVALS} approvers, each quorum at least 1")
+    roles = {quota.role for quota in method.approvers}
+    if len(roles) != len(quorums) or "" in roles:
+        raise CatalogError("each approver role stands once")
+
+
+def _check_facts(method: Method, methods: Mapping[str, MethodVersions]) -> None:
+    """Facts are read under the decider's own authority, so what they are read from must be harmless."""
+    if method.facts is None:
+        return
+    source = methods.get(method.facts.method)
+    if source is None:
+        raise CatalogError(f"`{method.path}`: facts come from `{method.facts.method}`, which is not listed")
+    for version in (source.current, source.next):
+        if version is not None:
+            _check_source(method, method.facts, version)
+
+
+def _check_source(method: Method, facts: Facts, source: Method) -> None:
+    if source.tier > FACTS_TIER or source.facts is not None or source.money is not None or source.spends:
+        raise CatalogError(
+            f"`{source.path}` is no harmless read: tier {source.tier}, or facts, money or spends"
+        )
+    for name, path in facts.request.items():
+        _field(source.plan, name)
+        _field(method.plan, path)
+    _check_field(source.output, facts.tenant, _IDENTIFIERS, "an identifier")
+    for path in facts.preconditions.values():
+        _field(source.output, path)
