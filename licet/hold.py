@@ -114,7 +114,8 @@ def read_approval(
     if isinstance(hold, Refusal):
         return hold
     vote = Vote(hold, approval, message.approval.key_id)
-    return _check_vote(vote, message.hold, keys, environment, now_ms) or vote
+    refusal = _check_vote(vote, message.hold, keys, environment, now_ms)
+    return vote if refusal is None else refusal
 
 
 _SHARED = ("environment", "hold_id", "spend_id", "call_digest", "generation")
