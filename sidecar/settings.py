@@ -67,6 +67,7 @@ class SidecarSettings(BaseSettings):
     catalog: Path = Field(description="signed catalog of the tool")
     root_key_file: Path = Field(description="public root key: who signs key sets")
     tool_key_file: Path = Field(description="the tool's digest key")
+    generation: int = Field(default=1, ge=1, description="generation of the stores that the tool's key is of")
     spend_key_file: Path = Field(description="signs spend records")
     checkpoint_key_file: Path = Field(description="signs checkpoints of the event log")
 

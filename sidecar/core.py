@@ -1,0 +1,307 @@
+"""The door: the one way to the tool, and the order of its checks.
+
+Guaranteed
+- Checks run in the order of docs/protocol.md: 1 quota and size, 2 path, 3 to 11 the permit and what it binds,
+  12 spend, 13 forward, 14 outcome.
+- The tool is called from one line, which needs a `Permit`, and a `Permit` is only made by verification.
+- Each call ends in exactly one door event, in the spool before the reply leaves.
+- Whatever goes wrong unexpectedly denies. Once bytes may have left, the answer is OUTCOME_UNKNOWN instead:
+  nobody may be told that nothing happened.
+- From the spend on, a call runs to its end whether its caller waits or not.
+
+Not guaranteed: that a forwarded call had an effect, or had none, when the tool gave no proof (UNKNOWN).
+
+This module knows no transport: no gRPC, no sockets, no NATS.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from licet.event import uuid7
+from licet.log import log
+from licet.metadata import APPROVAL, CALL_ID, PERMIT
+from licet.permit import DoorState, Permit, Presented, examine
+from licet.refusal import Reason, Refusal
+from licet.tracing import Tracing
+from sidecar.exchange import Answered, Pairs, Refused, Reply, Request, ToolAnswer
+from sidecar.mask import masked
+from sidecar.outcome import Outcome, outcome_of
+from sidecar.parts import Beacons, Clock, Decider, Denied, Fenced, Fences, Forward, Journal, Spend, Tool
+from sidecar.quota import Quota
+from sidecar.record import Record, door_event
+from sidecar.trace import DoorTrace
+
+LOG: Final = logging.getLogger(__name__)
+
+FENCE_PATH: Final = "/licet.v1.GuardService/Fence"
+"""The only method that passes without a permit, and for the reconciler alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long the door waits.
+
+    Attributes:
+        beacon_wait_ms: For a beacon that a newer permit was decided under: one beacon and its way.
+        tool_timeout_ms: For the tool, when the call is shielded from its caller's deadline.
+    """
+
+    beacon_wait_ms: int = 1_200
+    tool_timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the door stands on; each a Protocol of `sidecar.parts`."""
+
+    clock: Clock
+    quota: Quota
+    beacons: Beacons
+    spend: Spend
+    tool: Tool
+    journal: Journal
+    fences: Fences
+    tracing: Tracing
+    nonce: Callable[[int], bytes]
+    reconciler: str
+    decider: Decider | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """What is known of one call so far; becomes its door event."""
+
+    request: Request
+    record: Record
+    trace: DoorTrace
+    gone: bool = False
+    forwarded: bool = False
+    trailers: Pairs = field(default=())
+
+
+class Door:
+    """Enforces decisions for one tool.
+
+    Args:
+        parts: What it stands on.
+        limits: How long it waits.
+    """
+
+    def __init__(self, parts: Parts, limits: Limits | None = None) -> None:
+        self._parts = parts
+        self._limits = limits or Limits()
+        self._open: set[asyncio.Task[Reply]] = set()
+        self.faults = 0
+        """Unexpected exceptions so far; each was denied."""
+
+    @property
+    def open(self) -> int:
+        """Calls that have not ended yet, also those whose caller has gone."""
+        return len(self._open)
+
+    async def handle(self, request: Request) -> Reply:
+        """Run one call to its end and return what the caller may see.
+
+        Cancelling this coroutine means that the caller has gone; the call itself is shielded: before the
+        spend it ends as DEADLINE, after it as the tool lets it end.
+        """
+        call = Call(request, Record(), DoorTrace(self._parts.tracing, request))
+        task = asyncio.get_running_loop().create_task(self._run(call))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            call.gone = True
+            raise
+
+    async def drain(self, grace_ms: int) -> int:
+        """Wait until every open call has ended, at most `grace_ms`; return how many had not."""
+        if self._open:
+            await asyncio.wait(self._open, timeout=grace_ms / 1000)
+        return len(self._open)
+
+    async def _run(self, call: Call) -> Reply:
+        """Turn every way a call can end into one reply and one event."""
+        try:
+            reply = await self._enforce(call)
+        except Exception as fault:  # noqa: BLE001 # nothing unexpected may let a call through or kill the door
+            reply = self._fault(call, fault)
+        return await self._conclude(call, reply)
+
+    async def _enforce(self, call: Call) -> Reply:
+        request = call.request
+        refusal = self._parts.quota.take(  # 1
+            request.peer or request.origin, monotonic_ms=self._parts.clock.monotonic_ms()
+        )
+        if refusal is not None:
+            return Refused(refusal=refusal)
+        if request.path == FENCE_PATH:
+            return await self._fence(call)
+        state = self._parts.beacons.state()
+        if state is None:
+            return Refused(refusal=Refusal(Reason.BEACON_STALE, detail="no beacon yet"))
+        versions = state.catalog.method(request.path)  # 2, before the body is read
+        if versions is None:
+            return Refused(refusal=Refusal(Reason.METHOD_UNKNOWN))
+        if versions.current.client_streaming:
+            return Refused(refusal=Refusal(Reason.CLIENT_STREAMING))
+        body = await request.receive()  # 1, size
+        if isinstance(body, Refusal):
+            return Refused(refusal=body)
+        presented = await self._presented(call, state, body)
+        if not isinstance(presented, Presented):
+            return presented
+        permit = await self._examined(call, presented)  # 2 to 11
+        if isinstance(permit, Refusal):
+            return Refused(refusal=permit, trailers=call.trailers)
+        return await self._execute(call, permit)
+
+    async def _presented(self, call: Call, state: DoorState, body: bytes) -> Presented | Refused:
+        """Return what the caller presents, or what the decider gives where the catalog allows that."""
+        request, decider = call.request, self._parts.decider
+        permits = request.values(PERMIT)
+        approvals = request.values(APPROVAL)
+        versions = state.catalog.method(request.path)
+        on_call = versions is not None and versions.current.decide_on_call
+        if not permits and on_call and decider is not None and request.peer:
+            call_id = request.value(CALL_ID) or self._new_call_id()
+            call.record.call_id = call_id
+            call.trailers = ((CALL_ID, call_id),)
+            obtained = await decider.decide(request, body, call_id=call_id, trace=call.trace.here())
+            if isinstance(obtained, Denied):
+                trailers = (*call.trailers, *obtained.trailers)
+                return Refused(refusal=obtained.refusal, safe=obtained.safe, trailers=trailers)
+            permits, approvals = (obtained.permit,), obtained.approvals
+        return Presented(
+            path=request.path, permits=permits, approvals=approvals, body=body, peer=request.peer
+        )
+
+    async def _examined(self, call: Call, presented: Presented) -> Permit | Refusal:
+        """Checks 2 to 11. A permit that is newer than the beacon waits up to one beacon."""
+        clock, beacons = self._parts.clock, self._parts.beacons
+        ends_ms = clock.monotonic_ms() + self._limits.beacon_wait_ms
+        while True:
+            state = beacons.state()
+            if state is None:
+                return Refusal(Reason.BEACON_STALE, detail="no beacon yet")
+            call.record.presented, call.record.state = presented, state
+            result = examine(presented, state, now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
+            call.trace.verified(result)
+            if not isinstance(result, Refusal):
+                call.record.permit = result
+                return result
+            left_ms = ends_ms - clock.monotonic_ms()
+            if result.reason is not Reason.BEACON_BEHIND or left_ms <= 0 or call.gone:
+                return result
+            await beacons.newer(state, timeout_ms=left_ms)
+
+    async def _execute(self, call: Call, permit: Permit) -> Reply:
+        """Checks 12 to 14: from the reserve on, the call runs to its end."""
+        refusal = self._hindrance(call, permit)
+        if refusal is not None:
+            return Refused(refusal=refusal, trailers=call.trailers)
+        attempt = call.record.attempt = self._parts.nonce(16).hex()
+        if permit.spends:
+            with call.trace.spending():
+                reserved = await self._parts.spend.reserve(
+                    permit, attempt=attempt
+                )  # 12: the linearisation point
+            if isinstance(reserved, Refusal):
+                return Refused(refusal=reserved, trailers=call.trailers)
+        forward = Forward(
+            permit=permit,
+            attempt=attempt,
+            trace=call.trace.forwarding(),
+            timeout_ms=self._tool_timeout_ms(call, permit),
+            request=call.request,
+        )
+        call.forwarded = True
+        answer = await self._parts.tool.call(forward)  # 13: the only line that calls the tool
+        return self._settle(call, permit, answer)
+
+    def _hindrance(self, call: Call, permit: Permit) -> Refusal | None:
+        """What would waste a step: nobody waits, no event could be kept, no tool is there."""
+        if self._expired(call):
+            return Refusal(Reason.DEADLINE)
+        if permit.spends and self._parts.journal.full:
+            return Refusal(Reason.AUDIT_BACKPRESSURE)
+        if not self._parts.tool.reachable:
+            return Refusal(Reason.TOOL_UNREACHABLE)
+        return None
+
+    def _settle(self, call: Call, permit: Permit, answer: ToolAnswer) -> Reply:
+        """Check 14: what is known of the effect, on record and to the caller."""
+        outcome = outcome_of(permit.method, answer)
+        call.record.reason = answer.reason
+        call.record.code = answer.code
+        if permit.spends:
+            call.record.outcome = outcome.value
+            if outcome is not Outcome.UNKNOWN:
+                self._parts.spend.outcome(
+                    permit, attempt=call.record.attempt, outcome=outcome, status_code=answer.code
+                )
+        if not answer.sent:
+            call.forwarded = False
+            return Refused(refusal=Refusal(Reason.TOOL_UNREACHABLE), trailers=call.trailers)
+        if answer.code == 0 and permit.spends and outcome is not Outcome.EXECUTED:
+            # A guarded tool that says OK without its guard's word proves nothing.
+            return Refused(refusal=Refusal(Reason.OUTCOME_UNKNOWN), trailers=call.trailers)
+        return masked(permit, answer, call.trailers)
+
+    async def _fence(self, call: Call) -> Reply:
+        """Close a round for the reconciler; nobody else, and nothing else of the guard's service."""
+        if call.request.peer != self._parts.reconciler:
+            return Refused(refusal=Refusal(Reason.NO_PERMIT, detail="only the reconciler may fence"))
+        body = await call.request.receive()
+        if isinstance(body, Refusal):
+            return Refused(refusal=body)
+        fenced = await self._parts.fences.fence(body)
+        if not isinstance(fenced, Fenced):
+            return Refused(refusal=fenced)
+        call.record.fenced = fenced
+        return Answered(code=0, message="", body=fenced.answer, metadata=(), trailers=())
+
+    def _fault(self, call: Call, fault: Exception) -> Reply:
+        self.faults += 1
+        log(LOG, logging.ERROR, "door.fault", error=type(fault).__name__, forwarded=call.forwarded)
+        LOG.debug("door.fault", exc_info=fault)
+        call.trace.fail(type(fault).__name__)
+        call.record.detail = f"unexpected {type(fault).__name__}"
+        reason = Reason.OUTCOME_UNKNOWN if call.forwarded else Reason.INTERNAL
+        if call.forwarded:
+            call.record.outcome = Outcome.UNKNOWN.value
+        return Refused(refusal=Refusal(reason), trailers=call.trailers)
+
+    async def _conclude(self, call: Call, reply: Reply) -> Reply:
+        """Put the one event of this call into the spool, then let the reply go."""
+        clock = self._parts.clock
+        kind, fields = door_event(
+            call.request, call.record, reply, forwarded=call.forwarded, now_ms=clock.now_ms()
+        )
+        try:
+            await self._parts.journal.append(kind, **fields, **call.trace.ids())
+        except Exception as fault:  # noqa: BLE001 # no reply leaves without its event
+            reason = Reason.OUTCOME_UNKNOWN if call.forwarded else Reason.AUDIT_BACKPRESSURE
+            log(LOG, logging.ERROR, "door.event_lost", error=type(fault).__name__, kind=kind)
+            self.faults += 1
+            reply = Refused(refusal=Refusal(reason), trailers=call.trailers)
+        call.trace.close(kind, fields, reply)
+        return reply
+
+    def _expired(self, call: Call) -> bool:
+        deadline_ms = call.request.deadline_ms
+        return call.gone or (deadline_ms is not None and self._parts.clock.monotonic_ms() >= deadline_ms)
+
+    def _tool_timeout_ms(self, call: Call, permit: Permit) -> int:
+        """A call that spends is shielded from its caller's deadline; no other outlasts it."""
+        deadline_ms = call.request.deadline_ms
+        if permit.spends or deadline_ms is None:
+            return self._limits.tool_timeout_ms
+        return max(1, min(self._limits.tool_timeout_ms, deadline_ms - self._parts.clock.monotonic_ms()))
+
+    def _new_call_id(self) -> str:
+        return uuid7(self._parts.clock.now_ms(), self._parts.nonce(10))

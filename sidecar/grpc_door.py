@@ -1,0 +1,156 @@
+"""Today's door: gRPC over TCP, unary and server streaming, in front of the transport-free core.
+
+Guaranteed: every path reaches the core as it came, whatever it is; a body is read once, up to its limit,
+for at most `BODY_TIMEOUT_S` or the caller's deadline; a refusal leaves as the status of its reason with
+ErrorInfo. Client streaming is refused by name. Not guaranteed: that grpcio shows a header set over its own
+limit to us; it answers such a call itself, and no event tells of it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import grpc
+from grpc import aio
+
+from licet.call import MAX_REQUEST_BYTES
+from licet.refusal import Reason, Refusal
+from sidecar.exchange import OK, Pairs, Refused, Reply, Request
+from sidecar.identity import certified_peer, development_peer
+from sidecar.status import CODES, details_of
+
+BODY_TIMEOUT_S: Final = 10.0
+"""How long a half-sent call may stay half-sent when its caller gave no deadline."""
+
+MAX_METADATA_BYTES: Final = 16 * 1024
+"""Of one call; grpcio refuses more by itself and less by chance from 8 KiB on."""
+
+MAX_STREAMS: Final = 256
+"""Calls at once on one connection."""
+
+GRACE_MS: Final = 30_000
+"""How long a keepalive ping may go unanswered, and the least time between two."""
+
+SERVER_OPTIONS: Final = (
+    # One byte more than is allowed, so that a body at the limit passes and one past it is refused by us, by
+    # name.
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES + 1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.keepalive_time_ms", GRACE_MS),
+    ("grpc.keepalive_timeout_ms", GRACE_MS // 3),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", GRACE_MS // 3),
+    ("grpc.http2.max_ping_strikes", 3),
+    ("grpc.so_reuseport", 0),
+)
+
+Handle: TypeAlias = Callable[[Request], Awaitable[Reply]]
+Identify: TypeAlias = Callable[[Any, Pairs], str]
+
+_STATUS_DETAILS: Final = "grpc-status-details-bin"
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def identify_certified(context: Any, _pairs: Pairs) -> str:
+    """Return the peer of an mTLS connection."""
+    return certified_peer(context.auth_context())
+
+
+def identify_development(context: Any, pairs: Pairs) -> str:
+    """Return the peer that a caller on this machine claims to be."""
+    return development_peer(context.peer(), pairs)
+
+
+class GrpcDoor(grpc.GenericRpcHandler):
+    """Turns gRPC calls into requests of the core and its replies into gRPC answers.
+
+    Args:
+        handle: The core.
+        identify: How a peer is known.
+        streams: Paths that stream from the server.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        identify: Identify,
+        *,
+        streams: frozenset[str] = frozenset(),
+    ) -> None:
+        self._handle = handle
+        self._identify = identify
+        self._streams = streams
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Take every path; the core says which exist."""
+        path: Any = handler_call_details.method
+        text = path if isinstance(path, str) else path.decode("utf-8", "replace")
+        if text in self._streams:
+            return grpc.stream_stream_rpc_method_handler(partial(self._stream, text))
+        return grpc.stream_unary_rpc_method_handler(partial(self._unary, text))
+
+    async def _unary(self, path: str, _messages: Any, context: Any) -> bytes:
+        request = self._request(path, context, None)
+        reply = await self._handle(request)
+        await _send_metadata(reply, context)
+        _set_status(reply, context)
+        return b"" if isinstance(reply, Refused) else reply.body
+
+    async def _stream(self, path: str, _messages: Any, context: Any) -> None:
+        async def send(message: bytes) -> None:
+            if not context.done():
+                await context.write(message)
+
+        reply = await self._handle(self._request(path, context, send))
+        _set_status(reply, context)
+
+    def _request(self, path: str, context: Any, send: Callable[[bytes], Awaitable[None]] | None) -> Request:
+        pairs: Pairs = tuple((key, value) for key, value in context.invocation_metadata() or ())
+        remaining = context.time_remaining()
+        deadline_ms = None if remaining is None else time.monotonic_ns() // 1_000_000 + int(remaining * 1000)
+        return Request(
+            path=path,
+            metadata=pairs,
+            peer=self._identify(context, pairs),
+            origin=context.peer(),
+            deadline_ms=deadline_ms,
+            receive=partial(_receive, context),
+            send=send,
+        )
+
+
+async def _receive(context: Any) -> bytes | Refusal:
+    """Read the one message of a call, or say why there is none."""
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            body = await context.read()
+    except TimeoutError:
+        return Refusal(Reason.DEADLINE, detail="half a request, then silence", step=1)
+    if body is aio.EOF:
+        return Refusal(Reason.DEADLINE, detail="the caller went away before its request was whole", step=1)
+    if len(body) > MAX_REQUEST_BYTES:
+        return Refusal(Reason.TOO_LARGE, detail=f"more than {MAX_REQUEST_BYTES} bytes")
+    return bytes(body)
+
+
+async def _send_metadata(reply: Reply, context: Any) -> None:
+    if not isinstance(reply, Refused) and reply.metadata:
+        await context.send_initial_metadata(reply.metadata)
+
+
+def _set_status(reply: Reply, context: Any) -> None:
+    """Set how the call ends; not by `context.abort`, whose bare Exception any broad except would eat."""
+    if isinstance(reply, Refused):
+        details = (_STATUS_DETAILS, details_of(reply.refusal, reply.safe))
+        context.set_code(_CODES[CODES[reply.refusal.status]])
+        context.set_details(reply.refusal.message)
+        context.set_trailing_metadata((*reply.trailers, details))
+        return
+    if reply.code != OK:
+        context.set_code(_CODES[reply.code])
+        context.set_details(reply.message)
+    context.set_trailing_metadata(reply.trailers)

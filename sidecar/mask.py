@@ -1,0 +1,87 @@
+"""What of a tool's answer may leave: all of it, or only what the permit's mask obligation lets through.
+
+Guaranteed: nothing that licet and its tool say to one another leaves (`licet-*`), nor transport keys. With
+a mask obligation the named fields are cleared in the reply, and metadata, trailers, message and details of
+the tool do not leave at all, since an error text may hold what the reply must not. Not guaranteed: that a
+tool does not put a masked value into a field that is not named.
+"""
+
+from typing import Final
+
+from google.protobuf.message import Message
+
+from licet.call import Plan
+from licet.permit import Permit
+from sidecar.exchange import OK, Answered, Pairs, ToolAnswer
+
+MASK_REPLY: Final = "mask_reply"
+"""The obligation: `paths` are cleared in the reply."""
+
+DOOR_OBLIGATIONS: Final = frozenset({MASK_REPLY})
+"""Obligations that this door itself can do."""
+
+_OWN_PREFIXES: Final = ("licet-", "grpc-", ":")
+_STATUS_DETAILS: Final = "grpc-status-details-bin"
+
+
+def masked(permit: Permit, answer: ToolAnswer, trailers: Pairs) -> Answered:
+    """Return `answer` as the caller may see it, with `trailers` of our own added."""
+    paths = tuple(
+        path
+        for obligation in permit.decision.obligations
+        if obligation.id == MASK_REPLY
+        for path in obligation.paths
+    )
+    if any(obligation.id == MASK_REPLY for obligation in permit.decision.obligations):
+        body = cleared(permit.method.output, answer.body, paths) if answer.code == OK else b""
+        return Answered(code=answer.code, message="", body=body, metadata=(), trailers=trailers)
+    return Answered(
+        code=answer.code,
+        message=answer.message,
+        body=answer.body,
+        metadata=outbound(answer.metadata),
+        trailers=(*outbound(answer.trailers), *trailers),
+    )
+
+
+def outbound(pairs: Pairs) -> Pairs:
+    """Return the metadata of a tool that a caller may see."""
+    return tuple(
+        (key, value) for key, value in pairs if key == _STATUS_DETAILS or not key.startswith(_OWN_PREFIXES)
+    )
+
+
+def cleared(output: Plan, body: bytes, paths: tuple[str, ...]) -> bytes:
+    """Return a reply without the fields at `paths`, and without any field the catalog does not know.
+
+    Raises DecodeError for a reply that is none, and ValueError or TypeError for a path that names no field:
+    the door then answers OUTCOME_UNKNOWN rather than show what it could not mask.
+    """
+    message = output.root.message_class.FromString(body)
+    message.DiscardUnknownFields()
+    for path in paths:
+        _clear(message, path.split("."))
+    return message.SerializeToString(deterministic=True)
+
+
+def _clear(message: Message, names: list[str]) -> None:
+    name, *rest = names
+    field = message.DESCRIPTOR.fields_by_name.get(name)
+    if field is None:
+        raise ValueError(f"no field `{name}` in the reply")
+    if not rest:
+        message.ClearField(name)
+        return
+    value = getattr(message, name)
+    if field.message_type is None:
+        raise ValueError(f"`{name}` holds no fields")
+    if field.message_type.GetOptions().map_entry:
+        held = tuple(value.values())
+    elif field.is_repeated:
+        held = tuple(value)
+    else:
+        held = (value,) if message.HasField(name) else ()
+    for one in held:
+        if not isinstance(one, Message):
+            raise TypeError(f"`{name}` holds no fields")
+        _clear(one, rest)

@@ -1,0 +1,126 @@
+"""What one call leaves behind: the fields of its one door event.
+
+Guaranteed: nothing of the arguments but what the catalog's summary shows, no permit, no signature, no
+token. A refused call is joined to its decision whenever the permit's signature is valid; fields of a permit
+that does not verify are never recorded as if they were true.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from licet.event import EventKind
+from licet.metadata import CALL_ID, TASK_ID
+from licet.permit import DoorState, Permit, Presented, verify_permit
+from licet.refusal import Refusal
+from licet.v1 import decision_pb2
+from sidecar.exchange import Refused, Reply, Request
+from sidecar.parts import Fenced
+
+MAX_ECHO: Final = 256
+"""Characters kept of what a caller merely claims: a path, a call id, a task id."""
+
+SIGNED_STEP: Final = 6
+"""From this check on, the permit's signature was found valid and its fields may be recorded."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of a call so far, step by step."""
+
+    presented: Presented | None = None
+    state: DoorState | None = None
+    permit: Permit | None = None
+    attempt: str = ""
+    outcome: str = ""
+    reason: str = ""
+    code: int = 0
+    detail: str = ""
+    call_id: str = ""
+    fenced: Fenced | None = None
+
+
+def door_event(
+    request: Request, record: Record, reply: Reply, *, forwarded: bool, now_ms: int
+) -> tuple[EventKind, dict[str, object]]:
+    """Return kind and fields of the one event that `reply` ends its call with."""
+    passed = forwarded or (record.fenced is not None and not isinstance(reply, Refused))
+    kind = EventKind.DOOR_PASSED if passed else EventKind.DOOR_REFUSED
+    fields: dict[str, object] = {
+        "caller": request.peer,
+        "method": _echo(request.path),
+        "call_id": _echo(record.call_id or request.value(CALL_ID)),
+        "task_id": _echo(request.value(TASK_ID)),
+        "attempt": record.attempt,
+        "outcome": record.outcome,
+        "reason": record.reason,
+        "detail": record.detail,
+    }
+    if isinstance(reply, Refused):
+        fields["reason"] = reply.refusal.reason.value
+        fields["detail"] = record.detail or reply.refusal.detail
+    decision = _decision(record, reply, now_ms)
+    if decision is not None:
+        fields.update(_decision_fields(decision))
+    if record.permit is not None:
+        fields.update(_permit_fields(record.permit))
+    if record.fenced is not None:
+        fields.update(
+            spend_id=record.fenced.spend_id,
+            round=record.fenced.round,
+            decision_id=record.fenced.decision_id,
+            outcome=record.fenced.outcome,
+        )
+    return kind, fields
+
+
+def _decision(record: Record, reply: Reply, now_ms: int) -> decision_pb2.Decision | None:
+    """Return the decision of the permit, when its signature is valid."""
+    if record.permit is not None:
+        return record.permit.decision
+    if record.presented is None or record.state is None or not isinstance(reply, Refused):
+        return None
+    if reply.refusal.step < SIGNED_STEP or len(record.presented.permits) != 1:
+        return None
+    decision = verify_permit(record.presented.permits[0], record.state.keys, now_ms=now_ms)
+    return None if isinstance(decision, Refusal) else decision
+
+
+def _decision_fields(decision: decision_pb2.Decision) -> dict[str, object]:
+    return {
+        "tenant": decision.tenant,
+        "principal": decision.principal,
+        "agent": decision.agent,
+        "task_id": decision.task_id,
+        "call_id": decision.call_id,
+        "decision_id": decision.decision_id,
+        "spend_id": decision.spend_id,
+        "round": decision.round,
+        "hold_id": decision.hold_id,
+        "delegations": tuple(decision.delegations),
+        "tool_version": decision.method_digest.hex(),
+        "resource": decision.resource,
+        "bundle_version": decision.bundle_version,
+        "rule_ids": tuple(decision.rule_ids),
+        "generation": decision.generation,
+        "config_seq": decision.config_seq,
+        "not_after_ms": decision.not_after_ms,
+    }
+
+
+def _permit_fields(permit: Permit) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "operation": permit.method.operation,
+        "tier": permit.method.tier,
+        "call_digest": permit.call_digest.hex(),
+        "summary": permit.method.summary(permit.arguments),
+        "approvals": permit.approvers,
+    }
+    money = permit.method.money_of(permit.arguments)
+    if money is not None:
+        fields["amount_minor"], fields["currency"] = money
+    return fields
+
+
+def _echo(text: str) -> str:
+    """What a caller claims, cut and made printable: a log line must not be forged by a path."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_ECHO])

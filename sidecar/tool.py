@@ -1,0 +1,169 @@
+"""The tool, over its Unix socket: one connection, no retries, nothing sent that was not verified.
+
+Guaranteed: what goes to the tool is our own encoding of the arguments, the permit, the approvals, the
+attempt and the trace context, and nothing else of what the caller sent. `sent` is False only when no
+connection stood, so no byte can have left. Not guaranteed: that an answer comes; the caller of `call` gets
+UNAVAILABLE or DEADLINE_EXCEEDED as the tool's status then, and `outcome_of` calls that UNKNOWN.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from licet import metadata
+from licet.tracing import inject
+from licet.v1 import statement_pb2
+from sidecar.exchange import Pairs, ToolAnswer
+from sidecar.parts import Forward
+from sidecar.status import licet_reason
+
+MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
+"""The largest reply message that is passed on."""
+
+CONNECT_TIMEOUT_S: Final = 1.0
+"""How long a call waits for a connection that does not stand."""
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.enable_retries", 0),  # a retry below us would be a second effect
+    ("grpc.max_receive_message_length", MAX_REPLY_BYTES),
+    ("grpc.max_send_message_length", -1),  # what we send was limited when it came in
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.default_authority", "tool"),
+    ("grpc.enable_http_proxy", 0),
+)
+
+_STATUS_DETAILS: Final = "grpc-status-details-bin"
+_UNSENT: Final = ToolAnswer(code=grpc.StatusCode.UNAVAILABLE.value[0], sent=False)
+
+
+class SocketTool:
+    """A tool behind a Unix socket.
+
+    Args:
+        socket: Path of the socket; it need not exist yet.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self.channel = aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
+        self._unary: dict[str, Any] = {}
+        self._stream: dict[str, Any] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._state = grpc.ChannelConnectivity.IDLE
+
+    def start(self) -> None:
+        """Connect, and stay connected."""
+        self._watch = asyncio.get_running_loop().create_task(self._watched())
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        await self.channel.close()
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a connection stands now."""
+        return self._state is grpc.ChannelConnectivity.READY
+
+    async def call(self, forward: Forward) -> ToolAnswer:
+        """Make the call; never raises for what the tool or the connection did."""
+        if not self.reachable and not await self._connected():
+            return _UNSENT
+        if forward.request.send is not None:
+            return await self._streamed(forward)
+        return await self._answered(forward)
+
+    async def _answered(self, forward: Forward) -> ToolAnswer:
+        path = forward.permit.method.path
+        method = self._unary.get(path)
+        if method is None:
+            method = self._unary[path] = self.channel.unary_unary(path)
+        rpc = method(
+            forward.permit.arguments.canonical, timeout=forward.timeout_ms / 1000, metadata=_to_tool(forward)
+        )
+        try:
+            body = await rpc
+        except aio.AioRpcError as error:
+            return _answer(
+                error.code(), error.details(), b"", error.initial_metadata(), error.trailing_metadata()
+            )
+        return _answer(
+            grpc.StatusCode.OK, "", body, await rpc.initial_metadata(), await rpc.trailing_metadata()
+        )
+
+    async def _streamed(self, forward: Forward) -> ToolAnswer:
+        path = forward.permit.method.path
+        method = self._stream.get(path)
+        if method is None:
+            method = self._stream[path] = self.channel.unary_stream(path)
+        rpc = method(
+            forward.permit.arguments.canonical, timeout=forward.timeout_ms / 1000, metadata=_to_tool(forward)
+        )
+        send = forward.request.send
+        assert send is not None
+        try:
+            async for message in rpc:
+                await send(message)
+        except aio.AioRpcError as error:
+            return _answer(
+                error.code(), error.details(), b"", error.initial_metadata(), error.trailing_metadata()
+            )
+        return _answer(
+            grpc.StatusCode.OK, "", b"", await rpc.initial_metadata(), await rpc.trailing_metadata()
+        )
+
+    async def _connected(self) -> bool:
+        """Wait a moment for a connection; no call is on it yet, so False proves that nothing was sent."""
+        try:
+            await asyncio.wait_for(self.channel.channel_ready(), CONNECT_TIMEOUT_S)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _watched(self) -> None:
+        while True:
+            self._state = self.channel.get_state(try_to_connect=True)
+            await self.channel.wait_for_state_change(self._state)
+
+
+def _to_tool(forward: Forward) -> aio.Metadata:
+    permit = forward.permit
+    pairs: list[tuple[str, str | bytes]] = [(metadata.PERMIT, signed_bytes(permit.signed))]
+    pairs.extend((metadata.APPROVAL, approval) for approval in permit.approvals)
+    pairs.append((metadata.ATTEMPT, forward.attempt))
+    if forward.trace is not None:
+        pairs.extend(inject(forward.trace))
+    return aio.Metadata(*pairs)
+
+
+def signed_bytes(signed: statement_pb2.Signed) -> bytes:
+    """Return a statement as it travels; its payload is the bytes that were verified."""
+    return signed.SerializeToString(deterministic=True)
+
+
+def _answer(
+    code: grpc.StatusCode, message: str | None, body: bytes, initial: Any, trailing: Any
+) -> ToolAnswer:
+    trailers = _pairs(trailing)
+    effects = [value for key, value in trailers if key == metadata.EFFECT and isinstance(value, str)]
+    details = [value for key, value in trailers if key == _STATUS_DETAILS and isinstance(value, bytes)]
+    return ToolAnswer(
+        code=code.value[0],
+        message=message or "",
+        body=body,
+        metadata=_pairs(initial),
+        trailers=trailers,
+        effect=effects[0] if len(effects) == 1 else "",
+        reason=licet_reason(details[0]) if len(details) == 1 else "",
+    )
+
+
+def _pairs(found: Any) -> Pairs:
+    return tuple((key, value) for key, value in found) if found is not None else ()

@@ -1,0 +1,89 @@
+"""The spans of one call at the door, joined to the caller's trace and linked to the decision.
+
+Guaranteed: the caller's trace id is kept, its sampled flag cannot hide a refusal or a write, and no span
+carries arguments, results or permits. Not guaranteed: that a span arrives; audit is what cannot be lost.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry.trace import SpanKind
+
+from licet import telemetry
+from licet.permit import Permit
+from licet.refusal import Refusal
+from licet.tracing import Recording, Span, TraceContext, Tracing, extract, parse_traceparent
+from sidecar.exchange import Refused, Reply, Request
+
+
+class DoorTrace:
+    """Writes down what happened to one call; `close` keeps or drops the whole."""
+
+    __slots__ = ("_recording", "_root", "_verify")
+
+    def __init__(self, tracing: Tracing, request: Request) -> None:
+        self._recording: Recording = tracing.record(extract(request.metadata))
+        self._root = self._recording.span(
+            request.path.lstrip("/")[:256],
+            kind=SpanKind.SERVER,
+            attributes={telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: request.path[1:256]},
+        )
+        self._verify: Span | None = None
+
+    def ids(self) -> dict[str, str]:
+        """Return trace and span id for the door event."""
+        return {"trace_id": self._root.context.trace_id, "span_id": self._root.context.span_id}
+
+    def verified(self, result: Permit | Refusal) -> None:
+        """Write down `permit.verify`, which ends now; linked to the decision's `policy.evaluate`."""
+        span = self._verify or self._recording.span(telemetry.SPAN_PERMIT_VERIFY, under=self._root)
+        self._verify = span
+        if isinstance(result, Refusal):
+            span.set(telemetry.REASON, result.reason.value)
+        else:
+            span.set(telemetry.DECISION_ID, result.decision.decision_id)
+            decided = parse_traceparent(result.decision.traceparent)
+            if decided is not None:
+                span.link(decided)
+                self._root.link(decided)
+            if result.spends:
+                self._recording.keep()
+        span.end()
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Write down `permit.spend`."""
+        with self._recording.span(telemetry.SPAN_PERMIT_SPEND, kind=SpanKind.CLIENT, under=self._root):
+            yield
+
+    def here(self) -> TraceContext:
+        """Return the context of the door's own span."""
+        return self._root.context
+
+    def forwarding(self) -> TraceContext:
+        """Start the span of the call to the tool and return the context the tool is to hang under."""
+        name = self._root.name
+        return self._recording.span(name, kind=SpanKind.CLIENT, under=self._root).context
+
+    def fail(self, error_type: str) -> None:
+        """Mark that the door itself failed; a refusal is no failure."""
+        self._root.fail(error_type)
+
+    def close(self, kind: str, fields: dict[str, object], reply: Reply) -> None:
+        """Finish the spans of the call, and keep them when it was refused or had an outcome."""
+        root = self._root
+        root.set(telemetry.ENFORCEMENT, kind.rpartition(".")[2])
+        for key, name in (
+            (telemetry.REASON, "reason"),
+            (telemetry.DECISION_ID, "decision_id"),
+            (telemetry.SPEND_ID, "spend_id"),
+            (telemetry.OUTCOME, "outcome"),
+        ):
+            value = fields.get(name)
+            if isinstance(value, str) and value:
+                root.set(key, value)
+        if isinstance(reply, Refused):
+            self._recording.keep()
+        else:
+            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, reply.code)
+        self._recording.close()
