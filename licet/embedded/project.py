@@ -14,7 +14,7 @@ import yaml
 from licet.identity import subject_token
 
 FILE: Final = "licet.yaml"
-_TOP: Final = frozenset({"environment", "policy", "tools"})
+_TOP: Final = frozenset({"environment", "policy", "tools", "demo"})
 _TOOL: Final = frozenset({"command", "seed", "environment"})
 
 
@@ -38,12 +38,13 @@ class ToolCommand:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project directory: its policy directory and its tools."""
+    """A project directory: its policy directory, its tools, and the command that shows them off."""
 
     directory: Path
     environment: str
     policy: Path
     tools: tuple[ToolCommand, ...]
+    demo: tuple[str, ...] = ()
 
 
 def read_project(directory: Path) -> Project:
@@ -68,7 +69,8 @@ def read_project(directory: Path) -> Project:
         raise ProjectError(f"`{path}`: tools: at least one tool is needed")
     environment = _token(top.get("environment", "dev"), path, "environment")
     commands = tuple(_tool(name, value, path) for name, value in tools.items())
-    return Project(directory.resolve(), environment, policy.resolve(), commands)
+    demo = _words(top.get("demo", []), path, "demo")
+    return Project(directory.resolve(), environment, policy.resolve(), commands, demo)
 
 
 def _tool(name: str, value: object, path: Path) -> ToolCommand:

@@ -1,0 +1,153 @@
+"""`licet up`, `licet demo` and `licet trace`: the embedded house for people."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+import licet
+from licet.embedded.layout import DataLayout
+from licet.embedded.process import StartError
+from licet.embedded.project import FILE, ProjectError, read_project
+from licet.embedded.trace_store import TraceStore
+from licet.embedded.trace_tree import render
+
+EXAMPLE: Final = Path("examples") / "refund"
+DATA: Final = Path(".licet")
+
+trace: Final = typer.Typer(
+    help="Traces that the local receiver kept.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    add_completion=False,
+)
+
+ProjectOption = Annotated[
+    Path | None, typer.Option(help=f"Directory with a `{FILE}`. Default: here, else {EXAMPLE} of a checkout.")
+]
+DataOption = Annotated[Path, typer.Option(help="Data directory; kept, and used again by the next start.")]
+
+
+def up(
+    project: ProjectOption = None,
+    data: DataOption = DATA,
+    replicas: Annotated[int, typer.Option(min=1, max=8, help="Sidecars beside each tool.")] = 1,
+    otlp: Annotated[str | None, typer.Option(help="OTLP/gRPC endpoint; default: kept locally.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
+) -> None:
+    """Start everything on this machine, print addresses, run until Ctrl-C.
+
+    Example: licet up --project examples/refund
+    """
+    from licet.embedded.stack import Stack
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        stack = Stack(
+            data,
+            read_project(find_project(project)),
+            replicas=replicas,
+            otlp_endpoint=otlp,
+            progress=lambda text: typer.echo(f"starting: {text}", err=True),
+        )
+        started = time.monotonic()
+        stack.start()
+    except (ProjectError, StartError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"up after {time.monotonic() - started:.1f} s; data in {stack.layout.root}", err=True)
+    addresses = json.loads(stack.layout.addresses.read_text())
+    typer.echo(json.dumps(addresses, indent=2) if as_json else _how_to(addresses, stack.layout))
+    dead = ""
+    while not stopped.wait(0.5) and not dead:
+        dead = next((name for name, one in stack.processes.items() if not one.alive), "")
+    if dead:
+        typer.echo(f"`{dead}` ended by itself\n{stack.processes[dead].log_tail()}", err=True)
+    typer.echo("stopping", err=True)
+    stack.stop()
+    raise typer.Exit(1 if dead else 0)
+
+
+def demo(
+    project: ProjectOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of tables.")
+    ] = False,
+    keep: Annotated[Path | None, typer.Option(help="Keep the data in this directory.")] = None,
+) -> None:
+    """Play the failure ungated, then gated, then every case with its three evidences.
+
+    Ends with status 1 when any case is not as expected.
+    """
+    try:
+        found = read_project(find_project(project))
+    except ProjectError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    if not found.demo:
+        typer.echo(f"`{found.directory / FILE}` names no demo", err=True)
+        raise typer.Exit(1)
+    words = [word.replace("{python}", sys.executable) for word in found.demo]
+    options = [*(["--json"] if as_json else []), *(["--keep", str(keep.resolve())] if keep else [])]
+    paths = os.pathsep.join(filter(None, (str(found.directory), os.environ.get("PYTHONPATH", ""))))
+    status = subprocess.call([*words, *options], env={**os.environ, "PYTHONPATH": paths})  # noqa: S603 - the project's
+    raise typer.Exit(status)
+
+
+@trace.command()
+def show(
+    trace_id: Annotated[str, typer.Argument(help="32 hex digits, or `last`.")] = "last",
+    data: DataOption = DATA,
+    width: Annotated[int, typer.Option(min=40, help="Columns.")] = 100,
+) -> None:
+    """Print a trace as a tree, with the spans of other traces that link to it."""
+    path = DataLayout(data).traces
+    if not path.exists():
+        typer.echo(f"`{path}` is missing: no `licet up` kept traces there", err=True)
+        raise typer.Exit(1)
+    with TraceStore(path) as store:
+        wanted = store.latest() if trace_id == "last" else trace_id
+        spans = store.trace(wanted) if wanted else ()
+        if not wanted or not spans:
+            typer.echo(f"no spans of trace `{trace_id}`", err=True)
+            raise typer.Exit(1)
+        typer.echo(render(spans, store.linked_to(wanted), width=width))
+
+
+def find_project(given: Path | None) -> Path:
+    """Return the project directory: the given one, this one, or the example of a source checkout."""
+    if given is not None:
+        return given
+    checkout = Path(licet.__file__).resolve().parent.parent
+    candidates = (Path.cwd(), Path.cwd() / EXAMPLE, checkout / EXAMPLE)
+    return next((one for one in candidates if (one / FILE).is_file()), Path.cwd())
+
+
+def _how_to(addresses: dict[str, object], layout: DataLayout) -> str:
+    sidecars = addresses["sidecars"]
+    tools = (
+        ", ".join(f"{tool} {' '.join(them)}" for tool, them in sidecars.items())
+        if isinstance(sidecars, dict)
+        else ""
+    )
+    return f"""
+  decider     {addresses["decider"]}
+  sidecars    {tools}
+  ClickHouse  {addresses["clickhouse"]}   user licet, password in {layout.clickhouse_password}
+  traces      {addresses["otlp"]}
+
+  export LICET_CLICKHOUSE_URL={addresses["clickhouse"]} \\
+         LICET_CLICKHOUSE_PASSWORD_FILE={layout.clickhouse_password}
+  licet audit ask --list             what can be asked
+  licet trace show last --data {layout.root}
+
+Ctrl-C stops it."""
