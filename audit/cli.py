@@ -98,3 +98,25 @@ def migrate(
     except (Error, MigrationError, OSError) as error:
         raise _fail(str(error)) from error
     typer.echo("the store is at this program's schema", err=True)
+
+
+@app.command()
+def write() -> None:
+    """Write JetStream's audit, spend-log and ledger streams to ClickHouse, each message exactly once.
+
+    Settings come from LICET_ variables: ENVIRONMENT, NATS_URL, NATS_USER, NATS_PASSWORD_FILE, CLICKHOUSE_URL,
+    CLICKHOUSE_USER, CLICKHOUSE_PASSWORD_FILE, KEYS_DIR, BATCH_ROWS.
+    """
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit import run
+    from audit.migrate import MigrationError
+    from audit.settings import AuditSettings
+    from licet.streams import StreamsError
+
+    configure_logging("audit-writer")
+    settings = _settings(AuditSettings)
+    try:
+        asyncio.run(run.until_stopped(lambda: run.write(settings)))
+    except (Error, MigrationError, StreamsError, OSError) as error:
+        raise _fail(str(error)) from error

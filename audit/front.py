@@ -35,6 +35,8 @@ from licet.log import log
 
 LOG: Final = logging.getLogger(__name__)
 MAX_BODY: Final = 256 << 20
+MAX_URL: Final = 64 << 10
+"""Settings travel in the URL; a protobuf schema is one of them."""
 WORKERS: Final = 8
 COMPRESS_FROM: Final = 64 << 10
 """Answers from this many bytes are compressed when the client takes lz4; below, it costs more than it
@@ -279,6 +281,7 @@ async def serving(directory: Path, account: Account, host: str, port: int) -> As
         runner = web.AppRunner(
             front.application,
             auto_decompress=False,
+            max_line_size=MAX_URL,
             access_log=None,
             handler_cancellation=False,
             shutdown_timeout=10,

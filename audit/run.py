@@ -1,0 +1,89 @@
+"""The audit writer as a process: one connection to NATS, one writer a stream, until SIGTERM."""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from clickhouse_connect.driver.exceptions import OperationalError
+
+from audit.keyring import Keyring
+from audit.migrate import check
+from audit.row import House
+from audit.settings import AuditSettings, StoreSettings
+from audit.writer import StreamWriter, streams
+from licet.log import log
+from licet.streams import NatsSettings, connect
+
+LOG: Final = logging.getLogger(__name__)
+STORE_WAIT_S: Final = 1.0
+
+
+def nats_settings(settings: AuditSettings) -> NatsSettings:
+    """Return where NATS is and who we are there."""
+    return NatsSettings(settings.nats_url, settings.nats_user, settings.nats_password_file)
+
+
+def keyring(settings: AuditSettings) -> Keyring | None:
+    """Return the key set's reader; None where no directory is given."""
+    if settings.keys_dir is None:
+        return None
+    root = settings.root_key_file or settings.keys_dir / "root.pub"
+    return Keyring(settings.keys_dir / "keyset.signed", root, settings.environment)
+
+
+async def until_stopped(work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` until it ends or SIGTERM or SIGINT comes; then cancel it and wait for it."""
+    task = asyncio.ensure_future(work())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        log(LOG, logging.INFO, "process.stops")
+
+
+async def open_store(settings: StoreSettings) -> Any:
+    """Connect to the store, waiting as long as it is away, and check its schema; raises MigrationError."""
+    while True:
+        try:
+            client = await asyncio.to_thread(settings.store().client)
+            await asyncio.to_thread(check, client)
+        except (OperationalError, OSError) as error:
+            log(LOG, logging.WARNING, "store.waits", error=str(error)[:300])
+            await asyncio.sleep(STORE_WAIT_S)
+        else:
+            return client
+
+
+async def write(settings: AuditSettings) -> None:
+    """Write the three streams; waits for NATS and the store as long as they are away.
+
+    Raises MigrationError where the store's schema is not this program's.
+    """
+    keys = keyring(settings)
+
+    def house() -> House:
+        return House(settings.environment, settings.trust_domain, keys.current() if keys else None)
+
+    nc = await connect(nats_settings(settings), "audit-writer", within_s=None)
+    holder = f"{socket.gethostname()}:{_instance(settings.spool_dir)}"
+    try:
+        writers = []
+        for stream in streams(settings.environment):
+            client = await open_store(settings)
+            writers.append(StreamWriter(nc, client, stream, holder, settings.batch_rows))
+        async with asyncio.TaskGroup() as group:
+            for writer in writers:
+                group.create_task(writer.run(house))
+    finally:
+        await nc.close()
+
+
+def _instance(directory: Path | None) -> str:
+    """The same over restarts of one instance, so that it need not wait for its own lease."""
+    return str(directory.resolve()) if directory else "default"

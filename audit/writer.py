@@ -1,0 +1,219 @@
+"""JetStream to ClickHouse: every stored message becomes exactly one row, in order, over any crash.
+
+How it is exact. The next message to read is max(js_seq) + 1 of the stream, as the store itself has it, so
+there is no offset to lose. A batch is one insert into one partition, all or nothing, under the
+deduplication token `stream:first`. Batches tile the stream: whoever read the same maximum makes a batch
+with the same first sequence, and of all inserts with one token the server keeps one. So a batch sent twice,
+a writer killed anywhere, an answer that never came, a paused writer that wakes up late, two writers at
+once: each message is stored once.
+
+What it rests on: the store remembers tokens for 10,000 inserts, and streams are never written anew under an
+old name. Gaps (messages JetStream no longer had) and a stream that went back are reported and never papered
+over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from clickhouse_connect.driver.exceptions import Error as ClickHouseError
+from opentelemetry import metrics
+
+from audit.lease import RENEW_S, Lease
+from audit.row import COLUMNS, House, Stored, insert_settings, row
+from audit.tail import Tail
+from licet import telemetry
+from licet.log import log
+from licet.streams import StreamsError, stream_audit, stream_info, stream_ledger, stream_spend_log
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+LOG: Final = logging.getLogger(__name__)
+RETRY_S: Final = (0.2, 0.5, 1.0, 2.0)
+"""Seconds between tries while NATS or ClickHouse is away; the last one repeats."""
+STANDBY_S: Final = 2.0
+DAY_US: Final = 86_400_000_000
+
+_METER: Final = metrics.get_meter(telemetry.SCOPE)
+_LAG: Final = _METER.create_gauge(telemetry.METRIC_STREAM_LAG, unit="{message}")
+_GAPS: Final = _METER.create_counter(telemetry.METRIC_AUDIT_GAPS, unit="{message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the store is with a stream: the first sequence of its last batch and its last; 0 for none."""
+
+    batch: int
+    last: int
+
+
+def streams(environment: str) -> tuple[str, str, str]:
+    """Return the streams that the store keeps, by name."""
+    return stream_audit(environment), stream_spend_log(environment), stream_ledger(environment)
+
+
+def batches(messages: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
+    """Split what was read at day borders of JetStream's clock: one insert, one partition."""
+    start = 0
+    for index in range(1, len(messages) + 1):
+        if index == len(messages) or _day(messages[index]) != _day(messages[start]):
+            yield messages[start:index]
+            start = index
+
+
+def _day(message: Stored) -> int:
+    return message.time_us // DAY_US
+
+
+def encode(messages: Sequence[Stored], house: House) -> bytes:
+    """Return the rows of one batch; the same messages give the same bytes."""
+    first = messages[0].seq
+    return b"".join(row(message, house, first) for message in messages)
+
+
+class StreamWriter:
+    """Writes one stream until cancelled. `client` is its own clickhouse-connect client."""
+
+    def __init__(self, nc: "Client", client: Any, stream: str, holder: str, rows: int) -> None:
+        self._nc = nc
+        self._client = client
+        self._stream = stream
+        self._rows = rows
+        self._tail = Tail(nc, stream)
+        self._lease = Lease(client, stream, holder)
+        self._renewed = 0.0
+        self.written = 0
+        """Messages that this writer stored since its start."""
+
+    async def run(self, house: Callable[[], House]) -> None:
+        """Hold the lease, follow the stream, start again after every failure; ends only by cancellation.
+
+        `house` is asked for each batch, so new keys need no restart.
+        """
+        failures = 0
+        try:
+            while True:
+                try:
+                    position = await self._start()
+                    failures = 0
+                    await self._follow(position, house)
+                except (ClickHouseError, StreamsError, OSError) as error:
+                    delay = RETRY_S[min(failures, len(RETRY_S) - 1)]
+                    failures += 1
+                    log(LOG, logging.WARNING, "writer.waits", stream=self._stream, error=str(error)[:300])
+                    await asyncio.sleep(delay)
+        finally:
+            await self._give_back()
+
+    async def _start(self) -> Position:
+        while not await self._hold():  # noqa: ASYNC110 - the lease lies in a database, nothing sets an event
+            await asyncio.sleep(STANDBY_S)
+        position = await asyncio.to_thread(read_position, self._client, self._stream)
+        await self._check_stream(position)
+        if position.last:
+            await asyncio.to_thread(repair_calls, self._client, self._stream, position)
+        log(LOG, logging.INFO, "writer.follows", stream=self._stream, after=position.last)
+        return position
+
+    async def _follow(self, position: Position, house: Callable[[], House]) -> None:
+        while True:
+            if not await self._hold():
+                log(LOG, logging.WARNING, "writer.lease_lost", stream=self._stream)
+                return
+            messages = await self._tail.read(position.last + 1, self._rows)
+            for batch in batches(messages):
+                self._report_gap(position, batch)
+                await self._store(batch, house())
+                position = await asyncio.to_thread(read_position, self._client, self._stream)
+                if position.last < batch[0].seq:
+                    raise StreamsError(
+                        f"the store dropped the batch of `{self._stream}` from {batch[0].seq} on: it knows"
+                        " the token but has no such rows; see docs/audit.md, reading a stream again"
+                    )
+                if position.last != batch[-1].seq:
+                    break  # another writer's batch of the same start was kept: go on from there
+                self.written += len(batch)
+            if not messages:
+                await self._check_stream(position)
+
+    async def _store(self, batch: Sequence[Stored], house: House) -> None:
+        data = encode(batch, house)
+        settings = insert_settings(f"{self._stream}:{batch[0].seq}")
+        await asyncio.to_thread(
+            self._client.raw_insert, "events", COLUMNS, data, fmt="Protobuf", settings=dict(settings)
+        )
+
+    async def _hold(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self._renewed and now - self._renewed < RENEW_S:
+            return True
+        held = await asyncio.to_thread(self._lease.acquire)
+        self._renewed = now if held else 0.0
+        return held
+
+    async def _give_back(self) -> None:
+        await self._tail.close()
+        if self._renewed:
+            try:
+                await asyncio.to_thread(self._lease.release)
+            except (ClickHouseError, OSError):
+                return  # it runs out by itself
+
+    async def _check_stream(self, position: Position) -> None:
+        """Tell how far behind we are; raise StreamsError for a stream that is missing or went back."""
+        info = await stream_info(self._nc, self._stream)
+        if info is None:
+            raise StreamsError(f"there is no stream `{self._stream}`: run the setup")
+        last = int(info["state"]["last_seq"])
+        _LAG.set(max(last - position.last, 0), {"stream": self._stream})
+        if last < position.last:
+            raise StreamsError(
+                f"stream `{self._stream}` ends at {last}, but the store has {position.last}: it was restored"
+                " or made anew; see docs/audit.md, restore"
+            )
+
+    def _report_gap(self, position: Position, batch: Sequence[Stored]) -> None:
+        expected = position.last + 1
+        for message in batch:
+            if message.seq != expected:
+                missing = message.seq - expected
+                _GAPS.add(missing, {"stream": self._stream})
+                fields = {
+                    "stream": self._stream,
+                    "first": expected,
+                    "last": message.seq - 1,
+                    "missing": missing,
+                }
+                log(LOG, logging.ERROR, "writer.gap", **fields)
+            expected = message.seq + 1
+
+
+def read_position(client: Any, stream: str) -> Position:
+    """Return how far the store is with `stream`."""
+    rows = client.query(
+        "SELECT max(batch), max(js_seq) FROM events WHERE js_stream = {stream:String}",
+        parameters={"stream": stream},
+    ).result_rows
+    return Position(int(rows[0][0]), int(rows[0][1])) if rows else Position(0, 0)
+
+
+def repair_calls(client: Any, stream: str, position: Position) -> None:
+    """Bring the last batch into `call_states` once more: its writer may have died between the two tables.
+
+    Every state there is a maximum or a set, so a second time changes nothing.
+    """
+    select = client.query(
+        "SELECT as_select, currentDatabase() FROM system.tables"
+        " WHERE database = currentDatabase() AND name = 'calls_from_events'"
+    ).result_rows[0]
+    only = f"js_stream = \\'{stream}\\' AND batch = {position.batch}"
+    client.command(
+        f"INSERT INTO call_states {select[0]}",
+        settings={
+            "additional_table_filters": f"{{'{select[1]}.events': '{only}'}}",
+            "insert_deduplicate": "0",
+        },
+    )
