@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from licet.call import Arguments, EnumNumber, Plan, walk
+from licet.call import Arguments, EnumNumber, Plan, Schema, read_json, walk
 from licet.catalog.money import Money, spell_amount
 from licet.catalog.template import Template
 from licet.hold import Quota
@@ -53,8 +53,8 @@ class Method:
     tier: int
     call_class: CallClass
     operation: str
-    plan: Plan
-    output: Plan
+    plan: Plan | Schema
+    output: Plan | None
     resource: Template
     say: Template
     spends: bool
@@ -76,10 +76,11 @@ class Method:
     input_type: str = ""
     output_type: str = ""
     descriptors: bytes = field(default=b"", repr=False)
+    json_schema: str = field(default="", repr=False)
 
     def arguments(self, body: bytes) -> Arguments | Refusal:
-        """Return the arguments in `body`, strictly walked with this version's own descriptors."""
-        return walk(self.plan, body)
+        """Return the arguments in `body`, strictly read with this version's own descriptors or schema."""
+        return walk(self.plan, body) if isinstance(self.plan, Plan) else read_json(self.plan, body)
 
     def resource_of(self, arguments: Arguments) -> str | Refusal:
         """Return the id of the resource that these arguments name, else ARGUMENTS_MALFORMED."""

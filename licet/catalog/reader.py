@@ -8,11 +8,9 @@ demand is there; what facts are read from is a harmless read. Style and policy a
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
-
-from licet.call import CatalogError, Plan, compile_plan
+from licet.call import CatalogError, Plan, Schema, compile_plan, compile_schema
+from licet.catalog.fields import Fields, Kind, MessageFields, SchemaFields
 from licet.catalog.method import Catalog, Facts, Method, MethodVersions, method_digest
 from licet.catalog.money import Money
 from licet.catalog.template import Template, read_template
@@ -39,15 +37,7 @@ UNGUARDED = frozenset({"idempotency_key", "at_most_once"})
 
 _PATH = re.compile(r"/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*/[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.ASCII)
-_INTEGERS = frozenset(
-    {
-        FieldDescriptor.CPPTYPE_INT32,
-        FieldDescriptor.CPPTYPE_INT64,
-        FieldDescriptor.CPPTYPE_UINT32,
-        FieldDescriptor.CPPTYPE_UINT64,
-    }
-)
-_IDENTIFIERS = _INTEGERS | {FieldDescriptor.CPPTYPE_STRING}
+_IDENTIFIERS = frozenset({Kind.INTEGER, Kind.TEXT})
 
 
 def read_catalog(signed: Signed, keys: KeySet, *, environment: str, now_ms: int) -> Catalog | Refusal:
@@ -126,8 +116,7 @@ def read_method(path: str, entry: bytes) -> Method:
 
 
 def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
-    if message.codec != Codec.CODEC_PROTOBUF:
-        raise CatalogError(f"codec {message.codec} is not supported")
+    plan, output = _shapes(message)
     call_class = class_of(message.tier)
     if not _NAME.fullmatch(message.operation):
         raise CatalogError(f"`{message.operation}` is no operation")
@@ -138,8 +127,8 @@ def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
         tier=message.tier,
         call_class=call_class,
         operation=message.operation,
-        plan=compile_plan(message.descriptors, message.input_type, tuple(message.any_types)),
-        output=compile_plan(message.descriptors, message.output_type),
+        plan=plan,
+        output=output,
         resource=_resource(message.resource),
         say=read_template(message.say),
         spends=message.spends or call_class is not CallClass.READ,
@@ -161,7 +150,22 @@ def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
         input_type=message.input_type,
         output_type=message.output_type,
         descriptors=message.descriptors,
+        json_schema=message.json_schema,
     )
+
+
+def _shapes(message: catalog_pb2.Method) -> tuple[Plan | Schema, Plan | None]:
+    """Return how arguments are read, and how an answer is where that is known."""
+    if message.codec == Codec.CODEC_PROTOBUF:
+        if message.json_schema:
+            raise CatalogError("a protobuf method has no JSON Schema")
+        plan = compile_plan(message.descriptors, message.input_type, tuple(message.any_types))
+        return plan, compile_plan(message.descriptors, message.output_type)
+    if message.codec == Codec.CODEC_JSON_MCP:
+        if message.descriptors or message.input_type or message.output_type or message.any_types:
+            raise CatalogError("a JSON method has no descriptors")
+        return compile_schema(message.json_schema), None
+    raise CatalogError(f"codec {message.codec} is none")
 
 
 def _resource(text: str) -> Template:
@@ -191,39 +195,29 @@ def _facts(message: catalog_pb2.Facts) -> Facts:
 
 
 def _check_paths(method: Method) -> None:
+    fields = _input(method)
     for path in method.resource.paths:
-        _check_field(method.plan, path, _IDENTIFIERS, "an identifier")
+        _demand(fields, path, _IDENTIFIERS, "an identifier")
     for path in method.sensitive:
-        _field(method.plan, path)
+        fields.kind(path)
     for path in method.say.paths:
         if not (path == "amount" and method.money is not None):
-            _field(method.plan, path)
+            fields.kind(path)
     if method.tenant_path:
-        _check_field(method.plan, method.tenant_path, _IDENTIFIERS, "an identifier")
+        _demand(fields, method.tenant_path, _IDENTIFIERS, "an identifier")
     if method.money is not None:
-        _check_field(method.plan, method.money.amount, _INTEGERS, "an integer of minor units")
-        _check_field(method.plan, method.money.currency, {FieldDescriptor.CPPTYPE_STRING}, "a currency code")
+        _demand(fields, method.money.amount, {Kind.INTEGER}, "an integer of minor units")
+        _demand(fields, method.money.currency, {Kind.TEXT}, "a currency code")
 
 
-def _check_field(plan: Plan, path: str, types: frozenset[int] | set[int], what: str) -> None:
-    found = _field(plan, path)
-    if found.cpp_type not in types or found.type == FieldDescriptor.TYPE_BYTES:
-        raise CatalogError(f"`{path}` is not {what}")
+def _input(method: Method) -> Fields:
+    return MessageFields(method.plan) if isinstance(method.plan, Plan) else SchemaFields(method.json_schema)
 
 
-def _field(plan: Plan, path: str) -> FieldDescriptor:
-    """Return the value field at `path`, reached through single messages; raises CatalogError if none."""
-    descriptor: Any = plan.root.message_class.DESCRIPTOR
-    *parents, last = path.split(".")
-    for name in parents:
-        parent = None if descriptor is None else descriptor.fields_by_name.get(name)
-        if parent is None or parent.is_repeated:
-            raise CatalogError(f"`{path}` is no single field of `{plan.root.full_name}`")
-        descriptor = parent.message_type
-    found: FieldDescriptor | None = None if descriptor is None else descriptor.fields_by_name.get(last)
-    if found is None or found.is_repeated or found.message_type is not None:
-        raise CatalogError(f"`{path}` is no single value of `{plan.root.full_name}`")
-    return found
+def _demand(fields: Fields, path: str, kinds: frozenset[Kind] | set[Kind], what: str) -> None:
+    kind = fields.kind(path)
+    if kind not in kinds:
+        raise CatalogError(f"`{path}` is not {what} but {kind.value}")
 
 
 def _check_class(method: Method) -> None:
@@ -268,9 +262,12 @@ def _check_source(method: Method, facts: Facts, source: Method) -> None:
         raise CatalogError(
             f"`{source.path}` is no harmless read: tier {source.tier}, or facts, money or spends"
         )
+    if source.output is None:
+        raise CatalogError(f"`{source.path}`: facts are read from protobuf answers only")
+    request, answer, call = _input(source), MessageFields(source.output), _input(method)
     for name, path in facts.request.items():
-        _field(source.plan, name)
-        _field(method.plan, path)
-    _check_field(source.output, facts.tenant, _IDENTIFIERS, "an identifier")
+        request.kind(name)
+        call.kind(path)
+    _demand(answer, facts.tenant, _IDENTIFIERS, "an identifier")
     for path in facts.preconditions.values():
-        _field(source.output, path)
+        answer.kind(path)
