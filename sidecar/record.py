@@ -5,7 +5,9 @@ token. A refused call is joined to its decision whenever the permit's signature 
 that does not verify are never recorded as if they were true.
 """
 
+import hmac
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from licet.event import EventKind
@@ -18,6 +20,11 @@ from sidecar.parts import Fenced
 
 MAX_ECHO: Final = 256
 """Characters kept of what a caller merely claims: a path, a call id, a task id."""
+
+RESOURCE_DOMAIN: Final = b"licet-resource-v1\0"
+"""Personal resource ids stand in records as an HMAC under the tool's key, the same wherever one is
+recorded.
+"""
 
 SIGNED_STEP: Final = 6
 """From this check on, the permit's signature was found valid and its fields may be recorded."""
@@ -61,6 +68,7 @@ def door_event(
     decision = _decision(record, reply, now_ms)
     if decision is not None:
         fields.update(_decision_fields(decision))
+        fields["resource"] = _resource_shown(decision, record.state)
     if record.permit is not None:
         fields.update(_permit_fields(record.permit))
     if record.fenced is not None:
@@ -98,13 +106,23 @@ def _decision_fields(decision: decision_pb2.Decision) -> dict[str, object]:
         "hold_id": decision.hold_id,
         "delegations": tuple(decision.delegations),
         "tool_version": decision.method_digest.hex(),
-        "resource": decision.resource,
         "bundle_version": decision.bundle_version,
         "rule_ids": tuple(decision.rule_ids),
         "generation": decision.generation,
         "config_seq": decision.config_seq,
         "not_after_ms": decision.not_after_ms,
     }
+
+
+def _resource_shown(decision: decision_pb2.Decision, state: DoorState | None) -> str:
+    """Return the resource as a record may have it: in clear only where the catalog lets it stand."""
+    method = state.catalog.listed(decision.method_digest) if state is not None else None
+    if state is None or not decision.resource:
+        return ""
+    if method is not None and not method.resource_personal:
+        return decision.resource
+    digest = hmac.new(state.k_tool, RESOURCE_DOMAIN + decision.resource.encode(), sha256).hexdigest()
+    return f"{decision.resource.partition(':')[0]}:hmac-{digest[:32]}"
 
 
 def _permit_fields(permit: Permit) -> dict[str, object]:
