@@ -61,7 +61,8 @@ def check_ceilings(
         refusal = check_constraint(constraint, arguments)
         if refusal is not None:
             return refusal
-    return _check_covered(listed, arguments) or _check_money(listed, money)
+    uncovered = _check_covered(listed, arguments)
+    return _check_money(listed, money) if uncovered is None else uncovered
 
 
 def check_constraint(constraint: Constraint, arguments: Arguments) -> Refusal | None:
@@ -236,24 +237,25 @@ def _uncovered(path: Path, value: Value, compared: set[Path], bounded: set[Path]
 
 
 def _check_money(constraints: Sequence[Constraint], money: Money | None) -> Refusal | None:
-    """Rule 5. `GE` 1 keeps a negative amount, which pays the other way, outside every ceiling."""
+    """Rule 5. The floor keeps a negative amount, which pays the other way, outside every ceiling."""
     if money is None:
         return None
     amount, currency = tuple(money.amount.split(".")), tuple(money.currency.split("."))
-    on_amount = [constraint for constraint in constraints if tuple(constraint.path) == amount]
-    floors = [
-        operand
-        for constraint in on_amount
-        if constraint.op == decision_pb2.CONSTRAINT_OP_GE
-        and isinstance(operand := _operand(constraint.values[0]), int)
-    ]
-    if not floors or max(floors) < 1:
+    floors = [_number(c) for c in constraints if _is(c, amount, decision_pb2.CONSTRAINT_OP_GE)]
+    if max(floors, default=0) < 1:
         return _refusal(Reason.CEILING_UNCOVERED, amount, "an amount needs a floor of at least 1")
-    if all(constraint.op != decision_pb2.CONSTRAINT_OP_LE for constraint in on_amount):
+    if not any(_is(c, amount, decision_pb2.CONSTRAINT_OP_LE) for c in constraints):
         return _refusal(Reason.CEILING_UNCOVERED, amount, "an amount needs a ceiling")
-    if not any(
-        tuple(constraint.path) == currency and constraint.op == decision_pb2.CONSTRAINT_OP_EQ
-        for constraint in constraints
-    ):
+    if not any(_is(c, currency, decision_pb2.CONSTRAINT_OP_EQ) for c in constraints):
         return _refusal(Reason.CEILING_UNCOVERED, currency, "an amount needs one currency")
     return None
+
+
+def _is(constraint: Constraint, path: Path, op: int) -> bool:
+    return constraint.op == op and tuple(constraint.path) == path
+
+
+def _number(constraint: Constraint) -> int:
+    """Return the one operand of a constraint that has compared numbers."""
+    (scalar,) = constraint.values
+    return scalar.integer if scalar.HasField("integer") else scalar.unsigned

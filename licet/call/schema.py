@@ -112,9 +112,13 @@ class _Closed:
 
     def problems(self, where: str, schema: Any) -> Iterator[str]:
         """Yield what makes `schema` open, each problem with its place, the first first."""
-        if not isinstance(schema, Mapping):
+        if isinstance(schema, Mapping):
+            yield from self._open(where, schema)
+            yield from self._below(where, schema)
+        else:
             yield f"`{where}` is no object"
-            return
+
+    def _open(self, where: str, schema: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"`{where}` has the unknown keyword `{key}`" for key in sorted(schema.keys() - _KNOWN))
         types = schema.get("type", [])
         if "object" in types and schema.get("additionalProperties") is not False:
@@ -127,7 +131,6 @@ class _Closed:
             yield f"`{where}` refers to something else than a definition of its own schema"
         if any(isinstance(value, float | dict | list) for value in _listed(schema)):
             yield f"`{where}` compares with a floating point number, an object or an array"
-        yield from self._below(where, schema)
 
     def _below(self, where: str, schema: Mapping[str, Any]) -> Iterator[str]:
         for key in _NAMED:

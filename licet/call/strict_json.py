@@ -14,7 +14,7 @@ from licet.call.arguments import Arguments
 from licet.call.json_text import Json, parse_json
 from licet.call.schema import Schema, compile_schema
 from licet.call.stop import Stop
-from licet.call.tree import MAX_DEPTH, MAX_NODES, MAX_REQUEST_BYTES, ListValue, Record, Value
+from licet.call.tree import MAX_NODES, MAX_REQUEST_BYTES, ListValue, Record, Value
 from licet.refusal import Reason, Refusal
 
 
@@ -36,7 +36,7 @@ def read_json(schema: Schema | str, body: bytes) -> Arguments | Refusal:
         if not isinstance(parsed, dict):  # an array would be a batch
             return Refusal(Reason.JSON_STRICT, "the arguments are no object")
         builder = _Builder()
-        values = builder.record(parsed, 1)
+        values = builder.record(parsed)
         compiled.check(parsed)
     except Stop as stop:
         return stop.refusal
@@ -47,7 +47,7 @@ def read_json(schema: Schema | str, body: bytes) -> Arguments | Refusal:
 
 
 class _Builder:
-    """Builds the tree encoding; the limits are those of the protobuf walk."""
+    """Builds the tree encoding. The text was parsed, so its depth is known to be within the limit."""
 
     __slots__ = ("_left", "out")
 
@@ -55,32 +55,30 @@ class _Builder:
         self._left = MAX_NODES - 1  # the top object is a value too
         self.out: list[bytes] = []
 
-    def _enter(self, nodes: int, depth: int) -> None:
+    def _count(self, nodes: int) -> None:
         self._left -= nodes
         if self._left < 0:
             raise Stop(Reason.ARGUMENTS_MALFORMED, f"more than {MAX_NODES} values")
-        if depth > MAX_DEPTH:
-            raise Stop(Reason.ARGUMENTS_MALFORMED, f"nested deeper than {MAX_DEPTH}")
 
-    def record(self, parsed: dict[str, Json], depth: int) -> Record:
+    def record(self, parsed: dict[str, Json]) -> Record:
         """Encode an object and return its properties."""
-        self._enter(2 * len(parsed), depth)
+        self._count(2 * len(parsed))
         outer, entries, record = self.out, {}, Record()
         for name, value in parsed.items():
             self.out = []
-            record[name] = self._value(value, depth)
+            record[name] = self._value(value)
             entries[_text(name)] = b"".join(self.out)
         self.out = outer
         outer.append(tree.mapping(entries))
         return record
 
-    def _value(self, value: Json, depth: int) -> Value:
+    def _value(self, value: Json) -> Value:
         if isinstance(value, dict):
-            return self.record(value, depth + 1)
+            return self.record(value)
         if isinstance(value, list):
-            self._enter(len(value), depth + 1)
+            self._count(len(value))
             self.out.append(tree.list_head(len(value)))
-            return ListValue(tuple(self._value(item, depth + 1) for item in value))
+            return ListValue(tuple(self._value(item) for item in value))
         self.out.append(_single(value))
         return value
 
@@ -95,7 +93,7 @@ def _single(value: str | float | bool | None) -> bytes:
             return tree.integer(value)
         case float():
             return tree.floating(value)
-        case str():
+        case _:
             return _text(value)
 
 

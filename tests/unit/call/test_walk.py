@@ -45,7 +45,7 @@ def test_empty_request_is_the_message_without_fields(samples: Any) -> None:
     assert read(samples.refund, b"").encoded == b"M\0\0\0\0"
 
 
-# Unknown fields ------------------------------------------------------------------------------------------
+# Unknown fields
 
 
 @pytest.mark.negative(17)
@@ -132,7 +132,7 @@ def test_content_of_an_any_that_cannot_be_parsed_is_refused(samples: Any, wire: 
     assert reason(samples.refund, body) is Reason.ARGUMENTS_MALFORMED
 
 
-# Values that compare unlike they look -----------------------------------------------------------------------
+# Values that compare unlike they look
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -0.0])
@@ -176,7 +176,7 @@ def test_bytes_that_are_no_message_are_refused(samples: Any, body: bytes) -> Non
     assert reason(samples.refund, body) is Reason.ARGUMENTS_MALFORMED
 
 
-# Limits -------------------------------------------------------------------------------------------------------
+# Limits
 
 
 def test_request_may_have_as_many_bytes_as_the_limit_and_no_more(samples: Any, wire: Any) -> None:
@@ -231,7 +231,7 @@ def test_request_may_have_as_many_values_as_the_limit_and_no_more(samples: Any, 
     assert reason(samples.refund, body(MAX_NODES)) is Reason.ARGUMENTS_MALFORMED
 
 
-# How it was written is forgotten -------------------------------------------------------------------------------
+# How it was written is forgotten
 
 
 @pytest.mark.negative(16)
