@@ -1,7 +1,5 @@
 """Evaluates a call against the rules: what is not a clean answer is `Failed`, and nothing failed passes.
 
-allowed.
-
 Cedar's parsed handles are made once for a bundle. The rules are sliced by action: a rule that names another
 action by `==` cannot match and is left out (a test compares every slice with the full set). Entities and
 requests are validated against the schema at every call. A diagnostics error, `NoDecision`, an answer of
@@ -20,7 +18,8 @@ import cedarpy
 import orjson
 from cedarpy import pst
 
-from decider.rules import HoldDemand, Rule, RulesError, one_line, parse_rules
+from decider.rules import Rule, RulesError, one_line, parse_rules
+from licet.hold import Requirement
 
 Value = str | int | bool | tuple["Value", ...] | Mapping[str, "Value"]
 """What an attribute can be. There is no float: floats never decide."""
@@ -60,7 +59,7 @@ class Allowed:
     """Some rule allows it and none forbids it; `lifted` are the holds that approvals lifted."""
 
     rule_ids: tuple[str, ...]
-    lifted: tuple[HoldDemand, ...] = ()
+    lifted: tuple[Requirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Forbidden:
 class Held:
     """It would be allowed were it not for these."""
 
-    demands: tuple[HoldDemand, ...]
+    requirements: tuple[Requirement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,9 @@ class RuleSet:
         except ValueError as error:
             raise RulesError((f"the schema is no Cedar schema: {one_line(error)}",)) from error
         self._validate(rules)
-        self._demands = {rule.rule_id: rule.demand for rule in self.rules if rule.demand is not None}
+        self._waiting = {
+            rule.rule_id: rule.requirement for rule in self.rules if rule.requirement is not None
+        }
         self._slices: dict[str, tuple[cedarpy.PolicySet, cedarpy.PolicySet]] = {}
         self._declared: dict[tuple[str, str, str], dict[str, bool]] = {}
 
@@ -134,15 +135,17 @@ class RuleSet:
         answer = self._ask(request, full, entities)
         if not isinstance(answer, Forbidden) or not answer.rule_ids:
             return answer
-        demands = tuple(self._demands[rule_id] for rule_id in answer.rule_ids if rule_id in self._demands)
-        if len(demands) != len(answer.rule_ids):
-            return Forbidden(tuple(rule_id for rule_id in answer.rule_ids if rule_id not in self._demands))
+        requirements = tuple(
+            self._waiting[rule_id] for rule_id in answer.rule_ids if rule_id in self._waiting
+        )
+        if len(requirements) != len(answer.rule_ids):
+            return Forbidden(tuple(rule_id for rule_id in answer.rule_ids if rule_id not in self._waiting))
         beneath = self._ask(request, without_holds, entities)
         if not isinstance(beneath, Allowed):
             return beneath
-        if all(demand.rule_id in lifted for demand in demands):
-            return Allowed(beneath.rule_ids, demands)
-        return Held(demands)
+        if all(requirement.rule_id in lifted for requirement in requirements):
+            return Allowed(beneath.rule_ids, requirements)
+        return Held(requirements)
 
     def _ask(
         self, request: Mapping[str, Any], policies: cedarpy.PolicySet, entities: cedarpy.Entities
@@ -163,7 +166,7 @@ class RuleSet:
         found = self._slices.get(operation)
         if found is None:
             rules = [rule for rule in self.rules if rule.actions is None or operation in rule.actions]
-            found = policy_set(rules), policy_set(rule for rule in rules if rule.demand is None)
+            found = policy_set(rules), policy_set(rule for rule in rules if rule.requirement is None)
             self._slices[operation] = found
         return found
 

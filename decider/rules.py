@@ -14,6 +14,8 @@ from typing import Any, Final
 import cedarpy
 from cedarpy import pst
 
+from licet.hold import Requirement
+
 MAX_RULES: Final = 2_000
 """The most rules in one bundle."""
 
@@ -42,22 +44,13 @@ class RulesError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldDemand:
-    """What a hold rule asks for: `quorum` distinct people of `role`."""
-
-    rule_id: str
-    role: str
-    quorum: int
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. `actions` are the actions it names by `==`; None where it may apply to any."""
 
     rule_id: str
     forbids: bool
     actions: frozenset[str] | None
-    demand: HoldDemand | None
+    requirement: Requirement | None
     unconstrained: bool
     node: pst.Template
 
@@ -110,7 +103,7 @@ def _rule(node: pst.Template, position: int, faults: list[str]) -> Rule:
     unknown = sorted(node.annotations.keys() - ANNOTATIONS)
     faults.extend(f"{name}: unknown annotation `@{key}`; known: {known}" for key in unknown)
     forbids = node.effect == "forbid"
-    demand = _demand(node, rule_id, name, faults)
+    requirement = _requirement(node, rule_id, name, faults)
     if forbids and any(_unsafe(clause.expr) for clause in node.clauses):
         faults.append(
             f"{name}: a forbid must not use `has`, `hasTag` or `getTag`: where the attribute is missing it"
@@ -119,10 +112,10 @@ def _rule(node: pst.Template, position: int, faults: list[str]) -> Rule:
     named = node.action.entity if isinstance(node.action, pst.ActionEq) else None
     actions = frozenset({named.id}) if named is not None else None
     open_scope = isinstance(node.principal, pst.ScopeAny) and isinstance(node.action, pst.ScopeAny)
-    return Rule(rule_id, forbids, actions, demand, open_scope and not node.clauses and not forbids, node)
+    return Rule(rule_id, forbids, actions, requirement, open_scope and not node.clauses and not forbids, node)
 
 
-def _demand(node: pst.Template, rule_id: str, name: str, faults: list[str]) -> HoldDemand | None:
+def _requirement(node: pst.Template, rule_id: str, name: str, faults: list[str]) -> Requirement | None:
     text = node.annotations.get("hold")
     if text is None:
         return None
@@ -132,7 +125,7 @@ def _demand(node: pst.Template, rule_id: str, name: str, faults: list[str]) -> H
     if found is None:
         faults.append(f'{name}: `@hold("{text}")` must be `role:n` with n from 1 to {MAX_QUORUM}')
         return None
-    return HoldDemand(rule_id, found.group(1), int(found.group(2)))
+    return Requirement(rule_id, found.group(1), int(found.group(2)))
 
 
 def _unsafe(expression: Any) -> bool:

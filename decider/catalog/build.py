@@ -21,7 +21,10 @@ from decider.catalog.descriptors import (
 )
 from decider.catalog.tools import FactsSource, MethodSource, ToolSource, listed_quotas
 from decider.source import Faults
+from licet.call import CatalogError
+from licet.catalog import read_method
 from licet.identity import audience_of
+from licet.statement import canonical
 from licet.v1 import catalog_pb2, decision_pb2
 
 FORMAT_VERSION: Final = 1
@@ -52,10 +55,20 @@ def build_catalog(
     )
     for method in source.methods:
         entry = _Entry(source, method, descriptors, faults).made()
-        current = entry.SerializeToString(deterministic=True)
+        current = canonical(entry)
+        if not faults.found:
+            _read_back(method, current, faults)
         catalog.entries.append(catalog_pb2.CatalogEntry(path=method.path, current=current))
     faults.raise_any()
-    return catalog.SerializeToString(deterministic=True)
+    return canonical(catalog)
+
+
+def _read_back(method: MethodSource, entry: bytes, faults: Faults) -> None:
+    """Read the entry as the door will: what it would refuse is a fault here."""
+    try:
+        read_method(method.path, entry)
+    except CatalogError as error:
+        faults.add(method.line, f"methods.{method.path.removeprefix('/')}", str(error))
 
 
 def default_preconditions(method: MethodSource, facts: FactsSource) -> tuple[tuple[str, str], ...]:
@@ -94,6 +107,7 @@ class _Entry:
             any_types=sorted(method.any_types),
             resource_personal=method.resource_personal,
             tenant_path=method.tenant_path,
+            unguarded=method.unguarded,
         )
         if method.codec == decision_pb2.CODEC_JSON_MCP:
             self._json(entry)
@@ -135,7 +149,8 @@ class _Entry:
         method = self.method
         for name, template in (("resource", method.resource), ("say", method.say)):
             for path in placeholders(template):
-                self._scalar(name, message, path)
+                if not (name == "say" and path == "amount" and method.money is not None):
+                    self._scalar(name, message, path)
             if _STRAY_BRACE.search(_PLACEHOLDER.sub("", template)):
                 self._refuse(name, "has a brace that belongs to no `{path}`")
         for path in method.sensitive:
@@ -143,16 +158,18 @@ class _Entry:
                 self._refuse("sensitive", f"no field `{path}` in `{message.full_name}`")
         if method.tenant_path:
             self._scalar("tenant", message, method.tenant_path)
-        if method.money is not None:
-            amount, currency = method.money
-            found = self._scalar("money.amount", message, amount)
-            if found is not None and found.type not in INTEGER_TYPES:
-                self._refuse(
-                    "money.amount", f"`{amount}` must be an integer of minor units; floats never decide"
-                )
-            found = self._scalar("money.currency", message, currency)
-            if found is not None and found.type != FieldDescriptor.TYPE_STRING:
-                self._refuse("money.currency", f"`{currency}` must be a string")
+        self._money(message)
+
+    def _money(self, message: Descriptor) -> None:
+        if self.method.money is None:
+            return
+        amount, currency = self.method.money
+        found = self._scalar("money.amount", message, amount)
+        if found is not None and found.type not in INTEGER_TYPES:
+            self._refuse("money.amount", f"`{amount}` must be an integer of minor units; floats never decide")
+        found = self._scalar("money.currency", message, currency)
+        if found is not None and found.type != FieldDescriptor.TYPE_STRING:
+            self._refuse("money.currency", f"`{currency}` must be a string")
 
     def _scalar(self, name: str, message: Descriptor, path: str) -> FieldDescriptor | None:
         found = leaf(message, path)

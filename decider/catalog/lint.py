@@ -4,6 +4,7 @@ An error keeps the catalog from being signed; a warning is said and no more. A w
 method) turns the errors that it can excuse into warnings and stands in the source for every reviewer to see.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +14,7 @@ from decider.catalog.build import default_preconditions, placeholders
 from decider.catalog.descriptors import FLOAT_TYPES, Descriptors, MethodTypes, reachable
 from decider.catalog.tools import MethodSource, ToolSource
 
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]*\Z")
 _LOOSE_TYPES: Final = frozenset(
     {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any"}
 )
@@ -73,8 +75,11 @@ def _effects(method: MethodSource) -> Iterator[_Raw]:
     if method.tier >= 2 and not method.spends:
         yield Level.ERROR, "write-spends", "a write always spends its permit", False
     if method.tier >= 4 and not method.guarded:
-        why = "nothing proves the effect: guard it, or waive with the provider's idempotency key"
-        yield Level.ERROR, "guard-missing", why, method.tier == 4
+        if method.tier == 5 or not method.unguarded:
+            why = "nothing proves the effect: guard it, or say `unguarded: idempotency_key` at tier 4"
+            yield Level.ERROR, "guard-missing", why, False
+        else:
+            yield Level.WARNING, "unguarded", "an outcome that is not known goes to a person", False
     if method.tier <= 1 and method.no_effect_codes:
         yield Level.WARNING, "no-effect-read", "a read has no effect; its codes mean nothing here", False
     yield from _privilege(method)
@@ -84,7 +89,7 @@ def _effects(method: MethodSource) -> Iterator[_Raw]:
 def _privilege(method: MethodSource) -> Iterator[_Raw]:
     if method.tier < 5:
         if method.approvers:
-            yield Level.WARNING, "approvers-unused", "the door demands approvers of tier 5 only", False
+            yield Level.ERROR, "approvers-unused", "the door demands approvers of tier 5 only", False
         return
     if not method.approvers:
         why = "a privileged method names the approvers that the door demands"
@@ -108,16 +113,17 @@ def _tenant(method: MethodSource) -> Iterator[_Raw]:
 
 
 def _names(method: MethodSource) -> Iterator[_Raw]:
-    if method.tier >= 1 and not method.resource:
+    kind, colon, _ = method.resource.partition(":")
+    if method.tier >= 1 and not placeholders(method.resource):
         level = Level.ERROR if method.tier >= 3 else Level.WARNING
+        yield level, "resource-missing", 'names nothing it touches: write `resource: "kind:{path}"`', True
+    if not colon or not _KIND.match(kind):
         yield (
-            level,
-            "resource-missing",
-            'a call that touches something names it: `resource: "kind:{path}"`',
-            True,
+            Level.ERROR,
+            "resource-kind",
+            "a resource is written `kind:{path}`, the kind in snake_case",
+            False,
         )
-    elif method.resource and ":" not in method.resource:
-        yield Level.ERROR, "resource-kind", "a resource is written `kind:{path}`", False
     shown = set(placeholders(method.say))
     for path in method.sensitive:
         if path in placeholders(method.resource):

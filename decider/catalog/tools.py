@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from decider.source import Faults, Section, read, read_text
+from licet.catalog.reader import UNGUARDED
 from licet.v1 import catalog_pb2, decision_pb2
 
 MAX_METHODS: Final = 500
@@ -79,6 +80,7 @@ class MethodSource:
     resource_personal: bool
     tenant_path: str
     json_schema: str
+    unguarded: str
     waiver: str
 
 
@@ -110,7 +112,9 @@ def read_tools(path: Path) -> ToolSource:
     methods: list[MethodSource] = []
     listed = top.section("methods", required=True)
     if listed is not None:
-        methods = [made for key in listed.names() if (made := _method(listed, key, path.parent)) is not None]
+        methods = [
+            made for key in listed.names() if (made := _method(listed, key, tool, path.parent)) is not None
+        ]
         if not listed.names():
             top.refuse("methods", "lists no method")
         if len(listed.names()) > MAX_METHODS:
@@ -140,7 +144,7 @@ def _matching(
     return value
 
 
-def _method(listed: Section, key: str, directory: Path) -> MethodSource | None:
+def _method(listed: Section, key: str, tool: str, directory: Path) -> MethodSource | None:
     if not METHOD_PATH.match(key):
         listed.refuse(key, "must look like `package.Service/Method`")
     section = listed.section(key)
@@ -154,7 +158,7 @@ def _method(listed: Section, key: str, directory: Path) -> MethodSource | None:
     operation = _matching(
         section, "operation", OPERATION, "lower_snake_case, at most 64", snake_case(path.rsplit("/", 1)[1])
     )
-    resource = section.text("resource", "")
+    resource = section.text("resource", f"tool:{tool}")
     made = MethodSource(
         path=path,
         line=section.line,
@@ -166,7 +170,7 @@ def _method(listed: Section, key: str, directory: Path) -> MethodSource | None:
         facts=_facts(section),
         say=section.text("say", f"{operation} {resource}".strip()),
         sensitive=_paths(section, "sensitive"),
-        guarded=section.flag("guarded", default=tier >= 4),
+        guarded=section.flag("guarded", default=tier >= 4 and not section.has("unguarded")),
         no_effect_codes=_codes(section),
         obligations=section.texts("obligations"),
         ceilings=section.flag("ceilings", default=False),
@@ -177,10 +181,18 @@ def _method(listed: Section, key: str, directory: Path) -> MethodSource | None:
         resource_personal=section.flag("resource_personal", default=False),
         tenant_path=_matching(section, "tenant", FIELD_PATH, "a path of field names joined by dots", ""),
         json_schema=_json_schema(section, directory),
+        unguarded=_unguarded(section),
         waiver=section.text("waiver", ""),
     )
     section.close()
     return made
+
+
+def _unguarded(section: Section) -> str:
+    way = section.text("unguarded", "")
+    if way and way not in UNGUARDED:
+        section.refuse("unguarded", f"`{way}` must be one of {', '.join(sorted(UNGUARDED))}")
+    return way
 
 
 def _paths(section: Section, key: str) -> tuple[str, ...]:

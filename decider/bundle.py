@@ -1,0 +1,165 @@
+"""Bundles: rules, schema and texts, from a directory to signable bytes, and back to what decides.
+
+What is built was checked in every way that loading checks, and loading checks again: a bundle is a
+`LoadedBundle` only when its rules parse, fit the schema strictly, carry unique ids and known annotations,
+and its notes name rules that exist. Anything else raises, and whoever holds an older bundle keeps it. Pure
+but for `read_bundle_source`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from decider.cedar import RuleSet
+from decider.rules import RulesError
+from decider.source import Fault, Faults, Section, SourceError, read, read_text
+from licet.refusal import Refusal
+from licet.statement import canonical, strict_parse
+from licet.v1 import bundle_pb2
+
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "bundle.yaml"
+RULES: Final = "rules.cedar"
+SCHEMA: Final = "schema.cedarschema"
+MAX_TEXT_BYTES: Final = 300
+"""The longest safe reason or way to a person, in bytes: it travels in gRPC trailers."""
+
+STAGES: Final[Mapping[str, bundle_pb2.RolloutStage.ValueType]] = MappingProxyType(
+    {
+        "shadow": bundle_pb2.ROLLOUT_STAGE_SHADOW,
+        "enforce": bundle_pb2.ROLLOUT_STAGE_ENFORCE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What may safely be said when a rule denies, and who can be asked."""
+
+    safe_reason: str
+    escalate_to: str
+
+
+class BundleError(ValueError):
+    """A bundle cannot be used; `str()` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBundle:
+    """A bundle that may decide."""
+
+    version: int
+    environment: str
+    shadow: bool
+    rules: RuleSet
+    notes: Mapping[str, Note]
+    escalate_to: str
+
+
+def read_bundle_source(directory: Path, *, environment: str) -> bytes:
+    """Return the serialised `Bundle` of a directory. Raises `SourceError` with every fault.
+
+    Reads `bundle.yaml`, `rules.cedar` and `schema.cedarschema`; other files are none of its business.
+    """
+    top, faults = read(directory / MANIFEST)
+    bundle = bundle_pb2.Bundle(
+        version=FORMAT_VERSION,
+        bundle_version=top.integer("version", low=1, high=(1 << 63) - 1),
+        environment=environment,
+        rules=read_text(directory / RULES),
+        schema=read_text(directory / SCHEMA),
+        stage=_stage(top),
+        escalate_to=top.text("escalate_to", max_length=MAX_TEXT_BYTES),
+    )
+    notes = top.section("notes")
+    if notes is not None:
+        bundle.notes.extend(_notes(notes))
+    top.close()
+    _check_rules(bundle, directory, notes, faults)
+    faults.raise_any()
+    return canonical(bundle)
+
+
+def _stage(top: Section) -> bundle_pb2.RolloutStage.ValueType:
+    stage = top.text("stage", "enforce")
+    if stage not in STAGES:
+        top.refuse("stage", f"`{stage}` must be one of {', '.join(STAGES)}")
+    return STAGES.get(stage, bundle_pb2.ROLLOUT_STAGE_UNSPECIFIED)
+
+
+def _notes(section: Section) -> Iterator[bundle_pb2.RuleNote]:
+    for rule_id in sorted(section.names()):
+        inner = section.section(rule_id)
+        if inner is None:
+            continue
+        yield bundle_pb2.RuleNote(
+            rule_id=rule_id,
+            safe_reason=inner.text("safe_reason", "", max_length=MAX_TEXT_BYTES),
+            escalate_to=inner.text("escalate_to", "", max_length=MAX_TEXT_BYTES),
+        )
+        inner.close()
+
+
+def _check_rules(bundle: bundle_pb2.Bundle, directory: Path, notes: Section | None, faults: Faults) -> None:
+    try:
+        rules = RuleSet(bundle.rules, bundle.schema)
+    except RulesError as error:
+        name = str(directory / RULES)
+        raise SourceError((*faults.found, *(Fault(name, 0, "", fault) for fault in error.faults))) from error
+    known = {rule.rule_id for rule in rules.rules}
+    for note in bundle.notes:
+        if note.rule_id not in known and notes is not None:
+            notes.refuse(note.rule_id, f"no rule has this `@id`; known: {', '.join(sorted(known)) or 'none'}")
+
+
+def lint_bundle(payload: bytes) -> tuple[str, ...]:
+    """Return what is unwise in a bundle that is well formed, one sentence each."""
+    loaded = load_bundle(payload)
+    found = [
+        f"rule `{rule.rule_id}`: allows everything to everyone: name the action, the principal or a condition"
+        for rule in loaded.rules.rules
+        if rule.unconstrained
+    ]
+    if not loaded.rules.rules:
+        found.append("there are no rules: every call will be denied")
+    elif all(rule.forbids for rule in loaded.rules.rules):
+        found.append("no rule allows anything: every call will be denied")
+    found.extend(
+        f"rule `{rule.rule_id}`: denies without a note: the agent will hear the default sentence"
+        for rule in loaded.rules.rules
+        if rule.forbids and rule.requirement is None and rule.rule_id not in loaded.notes
+    )
+    if loaded.shadow:
+        found.append("stage `shadow`: decisions are recorded and not enforced")
+    return tuple(found)
+
+
+def load_bundle(payload: bytes) -> LoadedBundle:
+    """Return the bundle that `payload` (verified before) spells. Raises `BundleError`."""
+    bundle = strict_parse(bundle_pb2.Bundle, payload)
+    if isinstance(bundle, Refusal):
+        raise BundleError(f"the bundle cannot be read: {bundle.detail}")
+    if bundle.version != FORMAT_VERSION or bundle.bundle_version < 1:
+        raise BundleError(f"format {bundle.version}, version {bundle.bundle_version}: not known here")
+    if bundle.stage not in STAGES.values():
+        raise BundleError(f"the rollout stage {bundle.stage} is not known here")
+    if bundle.entities_json:
+        raise BundleError("entities beyond the call's own are not supported")
+    try:
+        rules = RuleSet(bundle.rules, bundle.schema)
+    except RulesError as error:
+        raise BundleError(str(error)) from error
+    known = {rule.rule_id for rule in rules.rules}
+    notes = {note.rule_id: Note(note.safe_reason, note.escalate_to) for note in bundle.notes}
+    if len(notes) != len(bundle.notes) or not notes.keys() <= known:
+        raise BundleError("a note is given twice or names no rule")
+    return LoadedBundle(
+        version=bundle.bundle_version,
+        environment=bundle.environment,
+        shadow=bundle.stage == bundle_pb2.ROLLOUT_STAGE_SHADOW,
+        rules=rules,
+        notes=MappingProxyType(notes),
+        escalate_to=bundle.escalate_to,
+    )

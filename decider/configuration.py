@@ -1,0 +1,183 @@
+"""Reads what is in force from `LICET_CONFIG_<env>` and verifies it as a whole.
+
+Guarantees: `current` is one configuration whose key set the root key signed, whose bundle a bundle key and
+whose revocation list a decider key of that key set signed, all for this environment. A record that is not
+whole, or that goes back (generation, key set, bundle, revocations), is refused loudly and the one before it
+stays; a record is never taken in part. Trusts NATS with availability only: it can withhold a record, not
+make one valid.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from decider.bundle import BundleError, load_bundle
+from decider.in_force import InForce
+from licet.keys import KeySet, read_keyset
+from licet.log import log
+from licet.refusal import Refusal
+from licet.revocation import NONE, Revocations, read_revocations
+from licet.revocation import succeeds as list_succeeds
+from licet.statement import PayloadType, parse_signed, verify
+from licet.streams import ArtifactDamaged, ConfigStore
+from licet.v1.beacon_pb2 import ActiveConfig
+from licet.v1.statement_pb2 import Signed
+
+logger = logging.getLogger(__name__)
+
+Rejected = Callable[[int, str], Awaitable[None]]
+"""Told the sequence of a record that was refused, and why; once for each record."""
+
+
+class ConfigurationRefused(Exception):  # noqa: N818 - the field's word: the record is refused
+    """A configuration record cannot be in force; `str()` says why, for operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """When the record in force was last read from the stream's leader, by the monotonic clock, ms."""
+
+    in_force: InForce
+    read_at_ms: int
+
+
+class Configuration:
+    """What is in force in one environment, refreshed by whoever calls `refresh`."""
+
+    def __init__(self, store: ConfigStore, root_public_key: bytes, environment: str) -> None:
+        self._store = store
+        self._root = root_public_key
+        self._environment = environment
+        self._refused_seq = 0
+        self.latest: Read | None = None
+        self.rejected: Rejected | None = None
+
+    @property
+    def current(self) -> InForce | None:
+        """What is in force as far as this process knows; None before the first good record."""
+        return self.latest.in_force if self.latest else None
+
+    async def refresh(self, *, now_ms: int, monotonic_ms: int) -> Read | None:
+        """Read the active record from the leader. Returns what is in force, None where nothing is.
+
+        `read_at_ms` is the moment before the read began. Raises `StreamsError` where the leader gave no
+        answer.
+        """
+        try:
+            found = await self._store.active()
+        except ArtifactDamaged as error:
+            await self._refuse(-1, str(error))
+            return self._again(monotonic_ms)
+        if found is None:
+            return None
+        config, seq = found
+        current = self.current
+        if (current is None or current.config_seq != seq) and self._refused_seq != seq:
+            try:
+                await self.load(config, seq, now_ms, monotonic_ms=monotonic_ms)
+                log(
+                    logger,
+                    logging.INFO,
+                    "configuration.in_force",
+                    config_seq=seq,
+                    bundle=config.bundle_version,
+                )
+            except ConfigurationRefused as error:
+                await self._refuse(seq, str(error))
+        return self._again(monotonic_ms)
+
+    def _again(self, monotonic_ms: int) -> Read | None:
+        if self.latest is not None:
+            self.latest = Read(self.latest.in_force, monotonic_ms)
+        return self.latest
+
+    async def _refuse(self, seq: int, detail: str) -> None:
+        if self._refused_seq == seq:
+            return
+        self._refused_seq = seq
+        kept = self.current.bundle.version if self.current else 0
+        log(logger, logging.ERROR, "configuration.refused", config_seq=seq, detail=detail, kept_bundle=kept)
+        if self.rejected is not None:
+            await self.rejected(seq, detail)
+
+    async def load(self, config: ActiveConfig, seq: int, now_ms: int, *, monotonic_ms: int = 0) -> InForce:
+        """Take a record as the one in force. Raises `ConfigurationRefused` where it may not be."""
+        keys = await self._keys(config)
+        payload = await self._payload(config.bundle_sha256, PayloadType.BUNDLE, keys, now_ms)
+        try:
+            bundle = load_bundle(payload)
+        except BundleError as error:
+            raise ConfigurationRefused(f"bundle {config.bundle_version}: {error}") from error
+        if (bundle.environment, bundle.version) != (self._environment, config.bundle_version):
+            raise ConfigurationRefused(
+                f"the bundle is {bundle.version} of `{bundle.environment}`, the record says"
+                f" {config.bundle_version}"
+            )
+        revocations = await self._revocations(config, keys, now_ms)
+        in_force = InForce(config, seq, bundle, keys, revocations)
+        went_back = goes_back(self.current, in_force)
+        if went_back:
+            raise ConfigurationRefused(went_back)
+        self.latest = Read(in_force, monotonic_ms)
+        return in_force
+
+    async def _signed(self, sha256: bytes) -> Signed:
+        raw = await self._store.artifact(sha256.hex())
+        if raw is None:
+            raise ConfigurationRefused(f"artifact `{sha256.hex()}` is not in the store")
+        signed = parse_signed(raw)
+        if isinstance(signed, Refusal):
+            raise ConfigurationRefused(f"artifact `{sha256.hex()}`: {signed.detail}")
+        return signed
+
+    async def _keys(self, config: ActiveConfig) -> KeySet:
+        signed = await self._signed(config.keyset_sha256)
+        keys = read_keyset(signed, self._root, environment=self._environment)
+        if isinstance(keys, Refusal):
+            raise ConfigurationRefused(f"key set {config.keyset_version}: {keys.reason}: {keys.detail}")
+        if keys.version != config.keyset_version:
+            raise ConfigurationRefused(
+                f"the key set is {keys.version}, the record says {config.keyset_version}"
+            )
+        return keys
+
+    async def _payload(self, sha256: bytes, slot: PayloadType, keys: KeySet, now_ms: int) -> bytes:
+        payload = verify(slot, await self._signed(sha256), keys, now_ms=now_ms)
+        if isinstance(payload, Refusal):
+            raise ConfigurationRefused(f"{slot}: {payload.reason}: {payload.detail}")
+        return payload
+
+    async def _revocations(self, config: ActiveConfig, keys: KeySet, now_ms: int) -> Revocations:
+        if not config.revocations_sha256:
+            if config.revocations_seq:
+                raise ConfigurationRefused("revocations are numbered but not named")
+            return NONE
+        signed = await self._signed(config.revocations_sha256)
+        listed = read_revocations(signed, keys, environment=self._environment, now_ms=now_ms)
+        if isinstance(listed, Refusal):
+            raise ConfigurationRefused(f"revocation list: {listed.reason}: {listed.detail}")
+        if listed.seq != config.revocations_seq:
+            raise ConfigurationRefused(f"the list is {listed.seq}, the record says {config.revocations_seq}")
+        return listed
+
+
+def goes_back(current: InForce | None, new: InForce) -> str:
+    """Return why `new` may not follow `current`, empty where it may. A higher generation starts anew."""
+    if current is None or new.generation > current.generation:
+        return ""
+    pairs = (
+        ("generation", current.generation, new.generation),
+        ("configuration", current.config_seq, new.config_seq),
+        ("key set", current.keys.version, new.keys.version),
+        ("bundle", current.bundle.version, new.bundle.version),
+    )
+    for name, before, after in pairs:
+        if after < before:
+            return f"{name} goes back from {before} to {after}"
+    if (
+        new.bundle.version == current.bundle.version
+        and new.config.bundle_sha256 != current.config.bundle_sha256
+    ):
+        return f"two bundles have the version {new.bundle.version}: give the changed one a greater version"
+    lost = list_succeeds(current.revocations, new.revocations)
+    return lost.detail if lost is not None else ""

@@ -1,0 +1,283 @@
+"""One decision from request to answer: the numbered steps of docs/decider.md, in order, in one place.
+
+1–5 envelope · 6 revocations and facts · 7 tenant · 8 rules · 9 the decision · 10 signed, its event stored,
+answered. Nothing that permits leaves before the event's acknowledgement. Every way out is a `DecideResponse`
+(a usable decision) or a `Refusal` (none could be made: UNAVAILABLE); an exception of any step is the latter.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from opentelemetry.trace import SpanKind
+
+from decider.configuration import Configuration
+from decider.decide import (
+    Facts,
+    Moment,
+    Verdict,
+    check_revocations,
+    check_tenant,
+    decide,
+    deny,
+    rule_call,
+)
+from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
+from decider.facts import facts_decision, facts_request, read_answer, source_of
+from decider.in_force import InForce
+from decider.mint import mint
+from decider.reader import ReadFailed, ToolReader
+from decider.record import decision_fields, failure_event, verdict_event
+from decider.rounds import next_round
+from licet import telemetry
+from licet.call import tool_key
+from licet.event import EventKind
+from licet.journal import Journal, SpoolError
+from licet.log import log
+from licet.refusal import MESSAGE, Reason, Refusal
+from licet.statement import SigningKey, canonical
+from licet.streams import Connection, StreamsError
+from licet.tracing import Recording, Span
+from licet.v1 import decider_pb2
+from licet.v1.decider_pb2 import DecideRequest, DecideResponse
+from licet.v1.statement_pb2 import Signed
+
+logger = logging.getLogger(__name__)
+
+MAX_CONFIGURATION_AGE_MS: Final = 5_000
+"""How old the last leader read of the configuration may be for a decision; doors refuse older beacons too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where time and ids come from: wall clock and monotonic clock in ms, UUIDv7 as 32 lower hex digits."""
+
+    wall_ms: Callable[[], int]
+    monotonic_ms: Callable[[], int]
+    new_id: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a decider works with."""
+
+    house: House
+    own_id: str
+    key: SigningKey
+    master: bytes
+    configuration: Configuration
+    journal: Journal
+    reader: ToolReader
+    nc: Connection
+    clock: Clock
+
+
+class Decider:
+    """Decides calls. Safe for many at once on one event loop."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._houses: dict[int, House] = {}
+
+    def _house(self, generation: int) -> House:
+        """Return the house with the tool keys of a generation."""
+        found = self._houses.get(generation)
+        if found is None:
+            house, master = self._parts.house, self._parts.master
+            keys: Mapping[str, bytes] = {
+                audience: tool_key(master, audience, generation) for audience in house.catalogs
+            }
+            found = self._houses[generation] = replace(house, tool_keys=keys)
+        return found
+
+    async def decide(
+        self, request: DecideRequest, peer: str, recording: Recording
+    ) -> DecideResponse | Refusal:
+        """Decide one request of `peer`, the SPIFFE id that the transport proved; raises nothing."""
+        clock = self._parts.clock
+        now_ms = clock.wall_ms()
+        moment = Moment(clock.new_id(now_ms), now_ms)
+        span = recording.span(telemetry.SPAN_DECIDE, kind=SpanKind.SERVER)
+        case = _Case(self._parts, request, peer, moment, trace=(recording, span))
+        try:
+            refusal = await case.run(self._house)
+        except Exception:
+            log(logger, logging.ERROR, "decide.fault", decision_id=moment.decision_id)
+            logger.exception("decide.fault")
+            refusal = Refusal(Reason.INTERNAL, "a fault of the decider")
+        if isinstance(refusal, Refusal):
+            span.set(telemetry.DECISION, "failed")
+            span.set(telemetry.REASON, str(refusal.reason))
+            span.fail(str(refusal.reason))
+            recording.keep()
+            await case.record_failure(refusal)
+        return refusal
+
+
+class _Case:
+    """One request on its way; made for one call of `Decider.decide`."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        request: DecideRequest,
+        peer: str,
+        moment: Moment,
+        *,
+        trace: tuple[Recording, Span],
+    ) -> None:
+        self.parts, self.request, self.peer = parts, request, peer
+        self.moment = moment
+        self.recording, self.span = trace
+        self.envelope: Envelope | None = None
+        self.k_tool: bytes | None = None
+
+    async def run(self, house_of: Callable[[int], House]) -> DecideResponse | Refusal:
+        latest = self.parts.configuration.latest
+        if latest is None:
+            return Refusal(Reason.BEACON_STALE, "no configuration is in force")
+        age_ms = self.parts.clock.monotonic_ms() - latest.read_at_ms
+        if age_ms > MAX_CONFIGURATION_AGE_MS:
+            return Refusal(Reason.BEACON_STALE, f"the configuration was last read {age_ms} ms ago")
+        in_force = latest.in_force
+        house = house_of(in_force.generation)
+        self.moment = replace(self.moment, traceparent=self.span.context.traceparent)
+        envelope = build_envelope(self.request, self.peer, house, now_ms=self.moment.now_ms)
+        if isinstance(envelope, Refused):
+            return await self._answer(deny(envelope, envelope.refusal, in_force, self.moment), envelope)
+        self.envelope, self.k_tool = envelope, house.tool_keys[envelope.catalog.audience]
+        revoked = check_revocations(envelope, in_force)
+        if revoked is not None:
+            return await self._answer(deny(envelope, revoked, in_force, self.moment), envelope)
+        return await self._decided(envelope, house, in_force)
+
+    async def _decided(self, envelope: Envelope, house: House, in_force: InForce) -> DecideResponse | Refusal:
+        try:
+            facts, round_ = await asyncio.gather(
+                self._facts(envelope, in_force), self._round(envelope, house, in_force)
+            )
+        except StreamsError as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        if isinstance(facts, Refusal):
+            return facts
+        self.moment = replace(self.moment, round=round_)
+        mismatch = check_tenant(envelope, facts)
+        if mismatch is not None:
+            return await self._answer(deny(envelope, mismatch, in_force, self.moment), envelope)
+        with self.recording.span(telemetry.SPAN_POLICY_EVALUATE, under=self.span) as span:
+            evaluation = in_force.bundle.rules.evaluate(rule_call(envelope, facts, house))
+            self.moment = replace(self.moment, traceparent=span.context.traceparent)
+            verdict = decide(envelope, facts, evaluation, in_force, self.moment)
+            if isinstance(verdict, Verdict):
+                span.set(telemetry.RULE_IDS, tuple(verdict.decision.rule_ids))
+                span.set(telemetry.BUNDLE_VERSION, in_force.bundle.version)
+        return verdict if isinstance(verdict, Refusal) else await self._answer(verdict, envelope)
+
+    async def _round(self, envelope: Envelope, house: House, in_force: InForce) -> int:
+        if not (envelope.method.guarded and envelope.method.spends):
+            return 0
+        return await next_round(
+            self.parts.nc,
+            in_force.keys,
+            environment=house.environment,
+            tool=envelope.catalog.tool,
+            audience=envelope.catalog.audience,
+            spend_id=envelope.spend_id,
+            now_ms=self.moment.now_ms,
+        )
+
+    async def _facts(self, envelope: Envelope, in_force: InForce) -> Facts | Refusal:
+        source = source_of(envelope)
+        if source is None:
+            return Facts()
+        body = facts_request(envelope, source)
+        if isinstance(body, Refusal):
+            return body
+        decision = facts_decision(
+            envelope,
+            source,
+            body,
+            k_tool=self.k_tool or b"",
+            own_id=self.parts.own_id,
+            in_force=in_force,
+            outer=self.moment,
+            decision_id=self.parts.clock.new_id(self.moment.now_ms),
+        )
+        if isinstance(decision, Refusal):
+            return Refusal(Reason.FACTS_UNAVAILABLE, f"{decision.reason}: {decision.detail}")
+        name = f"{telemetry.SPAN_FACTS} {source.path.removeprefix('/')}"
+        with self.recording.span(name, kind=SpanKind.CLIENT, under=self.span) as span:
+            permit = mint(decision, self.parts.key)
+            fields = decision_fields(decision) | {
+                "tool": envelope.catalog.tool,
+                "operation": source.operation,
+                "tier": source.tier,
+                "trace_id": span.context.trace_id,
+                "span_id": span.context.span_id,
+            }
+            try:
+                await self.parts.journal.append_acked(EventKind.DECISION_ALLOWED, **fields)
+                answer = await self.parts.reader.read(
+                    envelope.catalog.audience, source.path, body, canonical(permit), span.context
+                )
+            except (StreamsError, SpoolError) as error:
+                return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
+            except ReadFailed as error:
+                span.fail(str(Reason.FACTS_UNAVAILABLE))
+                return Refusal(Reason.FACTS_UNAVAILABLE, str(error))
+            return read_answer(envelope, source, answer)
+
+    async def _answer(self, verdict: Verdict, source: Envelope | Refused) -> DecideResponse | Refusal:
+        signed = mint(verdict.decision, self.parts.key)
+        kind, fields = verdict_event(verdict, source, self.k_tool)
+        fields["trace_id"] = self.span.context.trace_id
+        fields["span_id"] = self.moment.traceparent.split("-")[2]
+        self._trace(verdict, source, fields)
+        try:
+            await self.parts.journal.append_acked(kind, **fields)
+        except (StreamsError, SpoolError) as error:
+            return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
+        return response_of(verdict, signed)
+
+    def _trace(self, verdict: Verdict, source: Envelope | Refused, fields: Mapping[str, object]) -> None:
+        decision = verdict.decision
+        self.span.set(telemetry.DECISION, str(fields["decision"]))
+        self.span.set(telemetry.DECISION_ID, decision.decision_id)
+        self.span.set(telemetry.BUNDLE_VERSION, decision.bundle_version)
+        if verdict.refusal is not None:
+            self.span.set(telemetry.REASON, str(verdict.refusal.reason))
+        if isinstance(source, Envelope):
+            self.span.set(telemetry.TIER, source.method.tier)
+            self.span.set(telemetry.SPEND_ID, source.spend_id)
+            self.span.set(telemetry.SUMMARY, source.summary)
+        if verdict.refusal is not None or decision.spends:
+            self.recording.keep()
+
+    async def record_failure(self, refusal: Refusal) -> None:
+        """Put `decision.failed` into the spool; an answer of UNAVAILABLE must not wait for NATS."""
+        asked = asked_of(self.request, self.peer)
+        kind, fields = failure_event(asked, self.envelope, refusal, self.moment.decision_id, self.k_tool)
+        fields |= {"trace_id": self.span.context.trace_id, "span_id": self.span.context.span_id}
+        try:
+            await self.parts.journal.append(kind, **fields)
+        except (StreamsError, SpoolError) as error:
+            log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
+
+
+def response_of(verdict: Verdict, signed: Signed) -> DecideResponse:
+    """Return the answer to a usable decision."""
+    response = DecideResponse(decision=verdict.decision.decision, signed=signed)
+    if verdict.hold is not None:
+        response.hold.CopyFrom(verdict.hold)
+    if verdict.refusal is not None:
+        response.refusal.CopyFrom(
+            decider_pb2.Refusal(
+                reason=str(verdict.refusal.reason),
+                safe_reason=verdict.decision.reason or MESSAGE[verdict.refusal.reason],
+                escalate_to=verdict.escalate_to,
+                decision_id=verdict.decision.decision_id,
+            )
+        )
+    return response

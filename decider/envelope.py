@@ -1,0 +1,188 @@
+"""The envelope: everything a decision may rest on, built by us. What a model says in it has no force.
+
+Caller from the transport, task, agent, principal and tenant from the registry, tool, tier and operation from
+the signed catalog, resource and money from the arguments as the catalog says, arguments from the exact
+request bytes. Of the request only the method's name, the bytes, the task's and the step's id are used;
+`claimed_intent` is kept for the record and read by no rule.
+
+Pure. The steps are numbered as in docs/decider.md: 1 who asks, 2 which step, 3 which task, 4 which method,
+5 which arguments.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from decider.tasks import Task, Tasks
+from licet.call import Arguments, call_digest
+from licet.catalog import Catalog, Method
+from licet.identity import sidecar_id
+from licet.refusal import Reason, Refusal
+from licet.spend import spend_id
+from licet.tier import CallClass
+from licet.v1.decider_pb2 import DecideRequest
+
+CALL_ID: Final = re.compile(r"[\x21-\x7e]{1,128}\Z")
+MAX_SHOWN_BYTES: Final = 200
+"""How much of an unverified text goes into the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is known of a request before anything of it was verified; texts are cut to `MAX_SHOWN_BYTES`."""
+
+    caller: str
+    peer: str
+    method: str
+    task_id: str
+    call_id: str
+    claimed_intent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A call that may be decided."""
+
+    asked: Asked
+    task: Task
+    catalog: Catalog
+    method: Method
+    arguments: Arguments
+    resource: str
+    money: tuple[int, str] | None
+    call_digest: bytes
+    spend_id: str
+
+    @property
+    def summary(self) -> str:
+        """The catalog's sentence about this call, sensitive fields masked."""
+        return self.method.summary(self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that cannot be decided but denied; `task` and `method` as far as they were found."""
+
+    asked: Asked
+    refusal: Refusal
+    task: Task | None = None
+    catalog: Catalog | None = None
+    method: Method | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What the decider knows without being asked: where it is, its tools, their keys, the tasks."""
+
+    trust_domain: str
+    environment: str
+    catalogs: Mapping[str, Catalog]
+    """By audience."""
+    tool_keys: Mapping[str, bytes]
+    """K_tool by audience, of the generation in force."""
+    tasks: Tasks
+
+
+def shown(text: str) -> str:
+    """Return an unverified text as it may stand in the record: printable, at most `MAX_SHOWN_BYTES`."""
+    return "".join(char if char.isprintable() else "?" for char in text[:MAX_SHOWN_BYTES])
+
+
+def asked_of(request: DecideRequest, peer: str) -> Asked:
+    """Return what is known of a request at once. `peer` is the transport's word and trusted."""
+    return Asked(
+        caller=shown(request.on_behalf_of) or peer,
+        peer=peer,
+        method=shown(request.method),
+        task_id=shown(request.task_id),
+        call_id=shown(request.call_id),
+        claimed_intent=shown(request.claimed_intent),
+    )
+
+
+def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: int) -> Envelope | Refused:
+    """Return the envelope of a request, or why it is denied. `peer` is the SPIFFE id of the connection."""
+    asked = asked_of(request, peer)
+    # 1 who asks: on behalf of another, a sidecar only; of which tool is checked once the tool is known
+    caller = request.on_behalf_of or peer
+    # 2 which step
+    if not CALL_ID.match(request.call_id):
+        return Refused(asked, Refusal(Reason.CALL_ID_INVALID))
+    # 3 which task: one of this very caller's
+    task = house.tasks.get(request.task_id)
+    if task is None or task.caller != caller:
+        reason = Reason.ON_BEHALF_REFUSED if request.on_behalf_of else Reason.TASK_UNKNOWN
+        return Refused(asked, Refusal(reason, "not a task of this caller"))
+    if now_ms >= task.not_after_ms:
+        return Refused(asked, Refusal(Reason.TASK_CLOSED, "the task is over"), task)
+    # 4 which method
+    found = find_method(request, house)
+    if isinstance(found, Refusal):
+        return Refused(asked, found, task)
+    catalog, method = found
+    refusal = _may_ask(request, peer, catalog, method, house)
+    if refusal is not None:
+        return Refused(asked, refusal, task, catalog, method)
+    # 5 which arguments
+    content = _content(request, catalog, method, house)
+    if isinstance(content, Refusal):
+        return Refused(asked, content, task, catalog, method)
+    arguments, resource, money, digest = content
+    step = spend_id(
+        house.environment, task.tenant, catalog.audience, task.agent, task.task_id, request.call_id
+    )
+    return Envelope(asked, task, catalog, method, arguments, resource, money, digest, step)
+
+
+def find_method(request: DecideRequest, house: House) -> tuple[Catalog, Method] | Refusal:
+    """Return the one method with exactly this path; the audience may be left out where one tool has it."""
+    if request.audience:
+        named = house.catalogs.get(request.audience)
+        candidates = [named] if named is not None else []
+    else:
+        candidates = list(house.catalogs.values())
+    found = [
+        (catalog, versions.current)
+        for catalog in candidates
+        if (versions := catalog.method(request.method)) is not None
+    ]
+    if len(found) != 1:
+        return Refusal(Reason.METHOD_UNKNOWN, f"{len(found)} tools have the method")
+    return found[0]
+
+
+def _may_ask(
+    request: DecideRequest, peer: str, catalog: Catalog, method: Method, house: House
+) -> Refusal | None:
+    """Check step 1's rest: decide on call is for the sidecar of that audience, and never privileged."""
+    if method.client_streaming:
+        return Refusal(Reason.CLIENT_STREAMING)
+    if request.codec != method.codec:
+        return Refusal(Reason.ARGUMENTS_MALFORMED, "another codec than the catalog's")
+    if not request.on_behalf_of:
+        return None
+    if peer != sidecar_id(house.trust_domain, house.environment, catalog.tool):
+        return Refusal(Reason.ON_BEHALF_REFUSED, "not the sidecar of that audience")
+    if method.call_class is CallClass.PRIVILEGED or not method.decide_on_call:
+        return Refusal(Reason.ON_BEHALF_REFUSED, "the method is not decided on call")
+    return None
+
+
+_Content = tuple[Arguments, str, tuple[int, str] | None, bytes]
+
+
+def _content(request: DecideRequest, catalog: Catalog, method: Method, house: House) -> _Content | Refusal:
+    arguments = method.arguments(request.request)
+    if isinstance(arguments, Refusal):
+        return arguments
+    resource = method.resource_of(arguments)
+    if isinstance(resource, Refusal):
+        return resource
+    money = method.money_of(arguments)
+    if money is None and method.money is not None:
+        # without this, a large amount in no currency would look like no money at all to every rule
+        return Refusal(Reason.ARGUMENT_REFUSED, "an amount or its currency is missing")
+    k_tool = house.tool_keys[catalog.audience]
+    digest = call_digest(k_tool, method.codec, method.path, method.digest, arguments.encoded)
+    return arguments, resource, money, digest

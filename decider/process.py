@@ -1,0 +1,248 @@
+"""One decider process: its parts put together, started in order, drained in reverse.
+
+Guaranteed: it listens only after it has read a configuration, or says that there is none; on SIGTERM open
+decisions run to their end within `drain_ms`, and only then does the journal close. What cannot be used at
+start (keys, catalogs, tasks) is a `StartError` that names every fault.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from decider.beacon import BeaconPublisher
+from decider.configuration import Configuration
+from decider.decider import Clock, Decider, Parts
+from decider.envelope import House
+from decider.health import Health
+from decider.outcome import OutcomeReader
+from decider.reader import ToolReader
+from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
+from decider.settings import DeciderSettings
+from decider.source import SourceError
+from decider.tasks import read_tasks
+from licet import tracing
+from licet.catalog import Catalog, read_catalog
+from licet.event import EventKind, uuid7
+from licet.identity import audience_of, decider_id
+from licet.journal import Journal, SpoolError
+from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key
+from licet.keys import KeySet
+from licet.log import log
+from licet.refusal import Refusal
+from licet.streams import ConfigStore, NatsSettings, Publisher, StreamsError, connect, subject_audit
+from licet.v1 import decider_pb2_grpc
+
+logger = logging.getLogger(__name__)
+
+CONFIGURATION_WITHIN_S: Final = 15.0
+"""How long a start waits for a configuration to be activated."""
+
+
+class StartError(Exception):
+    """The process cannot start; `str()` says what to change, one line for each fault."""
+
+
+def wall_ms() -> int:
+    """Return Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """Return ms of a clock that cannot be set back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+SYSTEM_CLOCK: Final = Clock(wall_ms, monotonic_ms, lambda now_ms: uuid7(now_ms, secrets.token_bytes(10)))
+
+
+class DeciderProcess:
+    """A decider, from its settings to its last event."""
+
+    def __init__(self, settings: DeciderSettings) -> None:
+        self._settings = settings
+        self._own_id = decider_id(settings.trust_domain, settings.environment)
+        self._tasks: list[asyncio.Task[None]] = []
+        self.port = 0
+
+    async def start(self) -> None:
+        """Start everything. Raises `StartError`."""
+        try:
+            await self._start()
+        except (KeyFileError, SourceError, StreamsError, SpoolError, ValueError) as error:
+            raise StartError(str(error)) from error
+
+    async def _start(self) -> None:
+        settings = self._settings
+        self._nc = await connect(nats_settings(settings), f"decider-{settings.instance}")
+        self._publisher = await Publisher.open(self._nc)
+        store = ConfigStore(self._publisher, settings.environment)
+        configuration = Configuration(store, read_public(settings.root_key_file), settings.environment)
+        self._journal = await self._open_journal()
+        configuration.rejected = self._bundle_rejected
+        keys = await self._first_configuration(configuration)
+        house = self._house(keys)
+        self._reader = self._open_reader()
+        decider = Decider(
+            Parts(
+                house=house,
+                own_id=self._own_id,
+                key=read_signing_key(settings.keys_dir / "decider.key"),
+                master=read_secret(settings.master_key_file),
+                configuration=configuration,
+                journal=self._journal,
+                reader=self._reader,
+                nc=self._nc,
+                clock=SYSTEM_CLOCK,
+            )
+        )
+        beacons = BeaconPublisher(
+            self._nc,
+            configuration,
+            read_signing_key(settings.keys_dir / "beacon.key"),
+            settings.environment,
+            wall_ms=wall_ms,
+            monotonic_ms=monotonic_ms,
+        )
+        self._tracing = tracing.configure("licet-decider", settings.otlp_endpoint, settings.instance)
+        service = DeciderService(
+            decider,
+            beacons,
+            store,
+            OutcomeReader(self._nc, configuration, house),
+            identify=identify_certified if settings.tls else identify_development,
+            tracing=self._tracing,
+        )
+        await self._listen(service, Health(configuration, monotonic_ms))
+        self._tasks.append(asyncio.create_task(beacons.run()))
+
+    async def _open_journal(self) -> Journal:
+        settings = self._settings
+        return await Journal.open(
+            settings.spool_dir,
+            source=self._own_id,
+            environment=settings.environment,
+            subject=subject_audit(settings.environment, "decider", settings.instance),
+            checkpoint_key=read_signing_key(settings.keys_dir / "checkpoint-decider.key"),
+            publisher=self._publisher,
+        )
+
+    async def _bundle_rejected(self, seq: int, detail: str) -> None:
+        fields = {"detail": detail, "config_seq": max(seq, 0)}
+        try:
+            await self._journal.append(EventKind.BUNDLE_REJECTED, **fields)
+        except SpoolError as error:
+            log(logger, logging.ERROR, "event.lost", detail=str(error)[:300])
+
+    async def _first_configuration(self, configuration: Configuration) -> KeySet:
+        """Wait for the first configuration: without its key set no catalog can be verified."""
+        deadline = time.monotonic() + CONFIGURATION_WITHIN_S
+        while True:
+            read = await configuration.refresh(now_ms=wall_ms(), monotonic_ms=monotonic_ms())
+            if read is not None:
+                return read.in_force.keys
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"no configuration is in force in environment `{self._settings.environment}`: "
+                    "run `licet policy activate`"
+                )
+            await asyncio.sleep(0.2)
+
+    def _house(self, keys: KeySet) -> House:
+        settings = self._settings
+        tasks = read_tasks(
+            settings.tasks_file,
+            trust_domain=settings.trust_domain,
+            environment=settings.environment,
+            now_ms=wall_ms(),
+        )
+        catalogs = MappingProxyType(self._catalogs(keys))
+        return House(settings.trust_domain, settings.environment, catalogs, MappingProxyType({}), tasks)
+
+    def _catalogs(self, keys: KeySet) -> Mapping[str, Catalog]:
+        settings = self._settings
+        catalogs: dict[str, Catalog] = {}
+        for path in settings.catalogs:
+            signed = read_signed(path)
+            catalog = read_catalog(signed, keys, environment=settings.environment, now_ms=wall_ms())
+            if isinstance(catalog, Refusal):
+                raise StartError(f"catalog `{path}`: {catalog.reason}: {catalog.detail}")
+            if catalog.audience in catalogs:
+                raise StartError(f"catalog `{path}`: tool `{catalog.tool}` is given twice")
+            catalogs[catalog.audience] = catalog
+        if not catalogs:
+            raise StartError("LICET_CATALOGS names no catalog: nothing could be decided")
+        return catalogs
+
+    def _open_reader(self) -> ToolReader:
+        settings = self._settings
+        addresses = {
+            audience_of(settings.trust_domain, settings.environment, tool): address
+            for tool, address in settings.tools.items()
+        }
+        credentials = channel_credentials(settings) if settings.tls else None
+        return ToolReader(addresses, own_id="" if settings.tls else self._own_id, credentials=credentials)
+
+    async def _listen(self, service: DeciderService, health: Health) -> None:
+        settings = self._settings
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        decider_pb2_grpc.add_DeciderServiceServicer_to_server(service, self._server)
+        health.add_to(self._server)
+        if settings.tls:
+            self.port = self._server.add_secure_port(settings.listen, server_credentials(settings))
+        else:
+            log(logger, logging.WARNING, "identity.development", listen=settings.listen)
+            self.port = self._server.add_insecure_port(settings.listen)
+        await self._server.start()
+        if settings.port_file is not None:
+            partial = settings.port_file.with_name(f".{settings.port_file.name}")
+            partial.write_text(f"{self.port}\n", "ascii")
+            partial.replace(settings.port_file)
+        log(logger, logging.INFO, "decider.listening", port=self.port)
+
+    async def stop(self) -> bool:
+        """Drain and stop; returns whether every event was acked."""
+        await self._server.stop(self._settings.drain_ms / 1000)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._reader.close()
+        acked = await self._journal.close()
+        await self._publisher.close()
+        await self._nc.close()
+        self._tracing.shutdown()
+        return acked
+
+
+def nats_settings(settings: DeciderSettings) -> NatsSettings:
+    """Return where NATS is and who we are there."""
+    return NatsSettings(
+        settings.nats_url, settings.nats_user, settings.nats_password_file, settings.nats_ca_file
+    )
+
+
+def _pem(settings: DeciderSettings) -> tuple[bytes, bytes, bytes]:
+    files = (settings.tls_key_file, settings.tls_certificate_file, settings.tls_ca_file)
+    try:
+        key, chain, authority = (path.read_bytes() if path else b"" for path in files)
+    except OSError as error:
+        raise StartError(f"cannot read `{error.filename}`: {error.strerror}") from error
+    return key, chain, authority
+
+
+def server_credentials(settings: DeciderSettings) -> grpc.ServerCredentials:
+    """Return credentials that demand a certificate of every caller."""
+    key, chain, authority = _pem(settings)
+    return grpc.ssl_server_credentials([(key, chain)], authority, require_client_auth=True)
+
+
+def channel_credentials(settings: DeciderSettings) -> grpc.ChannelCredentials:
+    """Return credentials for calls to sidecars."""
+    key, chain, authority = _pem(settings)
+    return grpc.ssl_channel_credentials(authority, key, chain)

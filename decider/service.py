@@ -1,0 +1,133 @@
+"""`licet.v1.DeciderService` over grpc.aio: transport in, transport out, nothing decided here.
+
+Decide answers OK for every usable decision, a denial too; where none could be made it ends with the
+refusal's status and an ErrorInfo of domain `licet`. A caller whom the transport cannot name gets nothing but
+the beacon.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import grpc
+import grpc.aio
+from grpc_status import rpc_status
+
+from decider.beacon import BeaconPublisher
+from decider.decider import Decider
+from decider.outcome import OutcomeReader
+from decider.peer import certified_peer, development_peer
+from decider.status import status_of
+from licet.call import MAX_REQUEST_BYTES
+from licet.log import log
+from licet.refusal import Reason, Refusal
+from licet.streams import ArtifactDamaged, ConfigStore, StreamsError
+from licet.tracing import Tracing, extract
+from licet.v1 import decider_pb2, decider_pb2_grpc
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES: Final = MAX_REQUEST_BYTES + (64 << 10)
+"""A request of the largest size with its envelope; anything larger is refused by the transport."""
+
+SHA256_BYTES: Final = 32
+
+SERVER_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", 16 << 10),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.so_reuseport", 0),
+)
+
+Context = grpc.aio.ServicerContext[object, object]
+Identify = Callable[[Context], str]
+
+
+def identify_certified(context: Context) -> str:
+    """Return the peer of an mTLS connection."""
+    return certified_peer(context.auth_context())
+
+
+def identify_development(context: Context) -> str:
+    """Return the peer that a development connection claims."""
+    return development_peer(context.peer(), tuple(context.invocation_metadata() or ()))
+
+
+async def _abort(context: Context, refusal: Refusal) -> NoReturn:
+    await context.abort_with_status(rpc_status.to_status(status_of(refusal)))
+    raise AssertionError
+
+
+class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
+    """The four methods. `identify` is the transport's way to name a peer."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        beacons: BeaconPublisher,
+        store: ConfigStore,
+        outcomes: OutcomeReader,
+        *,
+        identify: Identify,
+        tracing: Tracing,
+    ) -> None:
+        self._decider, self._beacons = decider, beacons
+        self._store, self._outcomes = store, outcomes
+        self._identify, self._tracing = identify, tracing
+
+    async def _peer(self, context: Context) -> str:
+        peer = self._identify(context)
+        if not peer:
+            await _abort(context, Refusal(Reason.CALLER_UNKNOWN))
+        return peer
+
+    async def Decide(  # noqa: N802 - the name of the RPC
+        self, request: decider_pb2.DecideRequest, context: Context
+    ) -> decider_pb2.DecideResponse:
+        """Decide one call."""
+        peer = await self._peer(context)
+        recording = self._tracing.record(extract(tuple(context.invocation_metadata() or ())))
+        try:
+            answer = await self._decider.decide(request, peer, recording)
+        finally:
+            recording.close()
+        if isinstance(answer, Refusal):
+            await _abort(context, answer)
+        return answer
+
+    async def GetBeacon(  # noqa: N802 - the name of the RPC
+        self, _request: decider_pb2.GetBeaconRequest, context: Context
+    ) -> decider_pb2.GetBeaconResponse:
+        """Return the newest beacon; its age is in it, so an old one does no harm."""
+        if self._beacons.newest is None:
+            await _abort(context, Refusal(Reason.BEACON_STALE, "no beacon yet"))
+        return decider_pb2.GetBeaconResponse(beacon=self._beacons.newest)
+
+    async def GetArtifact(  # noqa: N802 - the name of the RPC
+        self, request: decider_pb2.GetArtifactRequest, context: Context
+    ) -> decider_pb2.GetArtifactResponse:
+        """Return a signed artifact by its digest; who reads it verifies it."""
+        await self._peer(context)
+        if len(request.sha256) != SHA256_BYTES:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a digest has 32 bytes")
+        try:
+            artifact = await self._store.artifact(request.sha256.hex())
+        except (StreamsError, ArtifactDamaged) as error:
+            log(logger, logging.ERROR, "artifact.unavailable", detail=str(error)[:300])
+            artifact = None
+            await _abort(context, Refusal(Reason.STORE_UNAVAILABLE))
+        if artifact is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no artifact has this digest")
+            raise AssertionError
+        return decider_pb2.GetArtifactResponse(artifact=artifact)
+
+    async def GetOutcome(  # noqa: N802 - the name of the RPC
+        self, request: decider_pb2.GetOutcomeRequest, context: Context
+    ) -> decider_pb2.GetOutcomeResponse:
+        """Return how a step ended, to the caller of the permit that was spent and to nobody else."""
+        peer = await self._peer(context)
+        answer = await self._outcomes.outcome(request, peer)
+        if isinstance(answer, Refusal):
+            await _abort(context, answer)
+        return answer

@@ -1,0 +1,115 @@
+"""Settings of a decider, from the environment (`LICET_…`); every bad value is reported at once.
+
+Secrets are paths of files, never values. Nothing here lets a call through that the rules do not allow.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from licet.identity import TRUST_DOMAIN_DEV, subject_token
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
+
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not host or not colon or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"`{text}` is no address: use host:port")
+    return text
+
+
+def _tools(value: object) -> object:
+    """Read `finance=127.0.0.1:7001,crm=127.0.0.1:7002`."""
+    if not isinstance(value, str):
+        return value
+    pairs: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in value.split(","))):
+        name, equals, address = part.partition("=")
+        if not equals or name in pairs:
+            raise ValueError(f"`{part}` must be tool=host:port, each tool once")
+        pairs[subject_token(name)] = _address(address)
+    return pairs
+
+
+def _paths(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return tuple(Path(part.strip()) for part in value.split(",") if part.strip())
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Name = Annotated[str, AfterValidator(subject_token)]
+
+
+class DeciderSettings(BaseSettings):
+    """Everything a decider is told from outside."""
+
+    model_config = SettingsConfigDict(env_prefix="LICET_", extra="ignore", frozen=True)
+
+    environment: Name = Field(description="the one environment it decides for")
+    trust_domain: str = Field(default=TRUST_DOMAIN_DEV, description="SPIFFE trust domain")
+    instance: Name = Field(default="0", description="tells several deciders apart in spools and subjects")
+
+    listen: Address = Field(default="127.0.0.1:0", description="where callers come in; port 0: a free one")
+    port_file: Path | None = Field(default=None, description="where the chosen port is written")
+    dev_identity: bool = Field(
+        default=False, description="believe identities that callers on this machine claim; development only"
+    )
+    tls_certificate_file: Path | None = Field(
+        default=None, description="certificate chain with one SPIFFE URI SAN, PEM"
+    )
+    tls_key_file: Path | None = Field(default=None, description="its private key, PEM")
+    tls_ca_file: Path | None = Field(default=None, description="whom certificates must come from, PEM")
+
+    keys_dir: Path = Field(description="decider.key, beacon.key and checkpoint-decider.key")
+    root_key_file: Path = Field(description="public root key: who signs key sets")
+    master_key_file: Path = Field(description="the environment's digest master key")
+    catalogs: Annotated[tuple[Path, ...], NoDecode] = Field(description="signed catalogs, comma separated")
+    tasks_file: Path = Field(description="the tasks, tasks.yaml")
+    tools: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict, description="sidecars that facts are read through: tool=host:port,…"
+    )
+
+    nats_url: str = Field(description="NATS servers, comma separated")
+    nats_user: str = Field(default="", description="user in the hub account")
+    nats_password_file: Path | None = Field(default=None, description="its password")
+    nats_ca_file: Path | None = Field(default=None, description="whom the servers' certificates come from")
+    spool_dir: Path = Field(description="events that are not published yet; survives a restart")
+    otlp_endpoint: str | None = Field(default=None, description="OTLP/gRPC endpoint for spans")
+    drain_ms: int = Field(default=10_000, ge=0, description="how long open calls may take on SIGTERM")
+
+    @property
+    def tls(self) -> bool:
+        """Whether callers come over mTLS."""
+        return self.tls_certificate_file is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_lists(cls, values: dict[str, object]) -> dict[str, object]:
+        read = dict(values)
+        if "tools" in read:
+            read["tools"] = _tools(read["tools"])
+        if "catalogs" in read:
+            read["catalogs"] = _paths(read["catalogs"])
+        return read
+
+    @model_validator(mode="after")
+    def _one_way_to_an_identity(self) -> Self:
+        files = (self.tls_certificate_file, self.tls_key_file, self.tls_ca_file)
+        if any(files) and not all(files):
+            raise ValueError(
+                "mTLS needs all of LICET_TLS_CERTIFICATE_FILE, LICET_TLS_KEY_FILE and LICET_TLS_CA_FILE"
+            )
+        if not any(files) and not self.dev_identity:
+            raise ValueError(
+                "callers would have no identity: set the three LICET_TLS_*_FILE, "
+                "or LICET_DEV_IDENTITY=true on loopback"
+            )
+        if self.dev_identity and any(files):
+            raise ValueError("LICET_DEV_IDENTITY and TLS exclude one another")
+        if self.dev_identity and self.listen.rpartition(":")[0] not in LOOPBACK:
+            raise ValueError(f"LICET_DEV_IDENTITY holds on loopback only, not on `{self.listen}`")
+        return self

@@ -1,0 +1,109 @@
+"""Tasks: registered work. An agent can only name one of its own; who it is for, the registry says.
+
+The registry of this slice is a file, read once at start. `caller` is a SPIFFE id, or the path below
+`spiffe://<trust domain>/<environment>/`. A task ends at `not_after` (RFC 3339 with its offset), or `hours`
+after the file was read, at most `MAX_HOURS`: the spends of a step at an unguarded tool are remembered for a
+day.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from decider.source import Section, read
+from licet.identity import parse_spiffe_id
+
+MAX_TASKS: Final = 100_000
+DEFAULT_HOURS: Final = 12
+MAX_HOURS: Final = 23
+"""A spend record lives 24 h; a task that outlives it could do a step twice at an unguarded tool."""
+
+HOUR_MS: Final = 3_600_000
+TASK_ID: Final = re.compile(r"[\x21-\x7e]{1,128}\Z")
+NAME: Final = re.compile(r"[a-z0-9_-]{1,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Who does what for whom. `not_after_ms`: the first moment at which it is over, Unix ms."""
+
+    task_id: str
+    caller: str
+    agent: str
+    principal: str
+    tenant: str
+    intent: str
+    not_after_ms: int
+
+
+Tasks = Mapping[str, Task]
+
+
+def read_tasks(path: Path, *, trust_domain: str, environment: str, now_ms: int) -> Tasks:
+    """Return the tasks of a file by id. Raises `SourceError` with every fault."""
+    top, faults = read(path)
+    listed = top.section("tasks", required=True)
+    tasks: dict[str, Task] = {}
+    if listed is not None:
+        if len(listed.names()) > MAX_TASKS:
+            top.refuse("tasks", f"lists more than {MAX_TASKS} tasks")
+        for task_id in listed.names():
+            if not TASK_ID.match(task_id):
+                listed.refuse(task_id, "a task id is 1 to 128 printable ASCII characters without spaces")
+            section = listed.section(task_id)
+            if section is not None:
+                tasks[task_id] = _task(task_id, section, trust_domain, environment, now_ms)
+                section.close()
+    top.close()
+    faults.raise_any()
+    return MappingProxyType(tasks)
+
+
+def _task(task_id: str, section: Section, trust_domain: str, environment: str, now_ms: int) -> Task:
+    caller = section.text("caller")
+    if "://" not in caller:
+        caller = f"spiffe://{trust_domain}/{environment}/{caller}"
+    if parse_spiffe_id(caller) is None:
+        section.refuse("caller", f"`{caller}` is no SPIFFE id")
+    agent = section.text("agent")
+    if not NAME.match(agent):
+        section.refuse("agent", f"`{agent}` must be 1 to 64 of a-z, 0-9, `_`, `-`")
+    return Task(
+        task_id=task_id,
+        caller=caller,
+        agent=agent,
+        principal=_identifier(section, "principal"),
+        tenant=_identifier(section, "tenant"),
+        intent=section.text("intent", "", max_length=2000),
+        not_after_ms=_end(section, now_ms),
+    )
+
+
+def _identifier(section: Section, key: str) -> str:
+    value = section.text(key, max_length=256)
+    if not value or not value.isprintable() or value != value.strip():
+        section.refuse(key, "must be printable and not begin or end with a space")
+    return value
+
+
+def _end(section: Section, now_ms: int) -> int:
+    hours = section.integer("hours", DEFAULT_HOURS, low=1, high=MAX_HOURS)
+    if not section.has("not_after"):
+        return now_ms + hours * HOUR_MS
+    if section.has("hours"):
+        section.refuse("hours", "give `hours` or `not_after`, not both")
+    text = section.text("not_after")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        section.refuse(
+            "not_after", f"`{text}` must be a time with its offset, such as `2030-01-31T12:00:00Z`"
+        )
+        return 0
+    return int(moment.timestamp() * 1000)
