@@ -201,7 +201,7 @@ class Door:
 
     async def _execute(self, call: Call, permit: Permit) -> Reply:
         """Checks 12 to 14: from the reserve on, the call runs to its end."""
-        refusal = self._hindrance(call, permit)
+        refusal = await self._hindrance(call, permit)
         if refusal is not None:
             return Refused(refusal=refusal, trailers=call.trailers)
         attempt = call.record.attempt = self._parts.nonce(16).hex()
@@ -223,13 +223,13 @@ class Door:
         answer = await self._parts.tool.call(forward)  # 13: the only line that calls the tool
         return self._settle(call, permit, answer)
 
-    def _hindrance(self, call: Call, permit: Permit) -> Refusal | None:
+    async def _hindrance(self, call: Call, permit: Permit) -> Refusal | None:
         """What would waste a step: nobody waits, no event could be kept, no tool is there."""
         if self._expired(call):
             return Refusal(Reason.DEADLINE)
         if permit.spends and self._parts.journal.full:
             return Refusal(Reason.AUDIT_BACKPRESSURE)
-        if not self._parts.tool.reachable:
+        if not await self._parts.tool.ready():
             return Refusal(Reason.TOOL_UNREACHABLE)
         return None
 

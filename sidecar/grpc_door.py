@@ -34,9 +34,8 @@ GRACE_MS: Final = 30_000
 """How long a keepalive ping may go unanswered, and the least time between two."""
 
 SERVER_OPTIONS: Final = (
-    # One byte more than is allowed, so that a body at the limit passes and one past it is refused by us, by
-    # name.
-    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES + 1),
+    # Past our own limit a body is refused by name; past this one by grpcio, before it is read.
+    ("grpc.max_receive_message_length", 2 * MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
@@ -71,7 +70,7 @@ class GrpcDoor(grpc.GenericRpcHandler):
     Args:
         handle: The core.
         identify: How a peer is known.
-        streams: Paths that stream from the server.
+        streams: Returns the paths that stream from the server, as the catalog has them now.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class GrpcDoor(grpc.GenericRpcHandler):
         handle: Handle,
         identify: Identify,
         *,
-        streams: frozenset[str] = frozenset(),
+        streams: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self._handle = handle
         self._identify = identify
@@ -89,13 +88,12 @@ class GrpcDoor(grpc.GenericRpcHandler):
         """Take every path; the core says which exist."""
         path: Any = handler_call_details.method
         text = path if isinstance(path, str) else path.decode("utf-8", "replace")
-        if text in self._streams:
+        if text in self._streams():
             return grpc.stream_stream_rpc_method_handler(partial(self._stream, text))
         return grpc.stream_unary_rpc_method_handler(partial(self._unary, text))
 
     async def _unary(self, path: str, _messages: Any, context: Any) -> bytes:
-        request = self._request(path, context, None)
-        reply = await self._handle(request)
+        reply = await self._handle(self._request(path, context, None))
         await _send_metadata(reply, context)
         _set_status(reply, context)
         return b"" if isinstance(reply, Refused) else reply.body

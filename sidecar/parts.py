@@ -67,9 +67,8 @@ class Journal(Protocol):
 class Tool(Protocol):
     """The tool behind the door."""
 
-    @property
-    def reachable(self) -> bool:
-        """Whether a connection stands; False refuses writes before they use a step up."""
+    async def ready(self) -> bool:
+        """Return whether a connection stands, after a moment's wait; False uses no step up."""
 
     async def call(self, forward: "Forward") -> ToolAnswer:
         """Make the call and return how it ended; never raises for what the tool or the connection did."""

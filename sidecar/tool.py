@@ -74,7 +74,7 @@ class SocketTool:
 
     async def call(self, forward: Forward) -> ToolAnswer:
         """Make the call; never raises for what the tool or the connection did."""
-        if not self.reachable and not await self._connected():
+        if not await self.ready():
             return _UNSENT
         if forward.request.send is not None:
             return await self._streamed(forward)
@@ -119,8 +119,10 @@ class SocketTool:
             grpc.StatusCode.OK, "", b"", await rpc.initial_metadata(), await rpc.trailing_metadata()
         )
 
-    async def _connected(self) -> bool:
-        """Wait a moment for a connection; no call is on it yet, so False proves that nothing was sent."""
+    async def ready(self) -> bool:
+        """Return whether a connection stands, after a moment's wait; False proves that nothing was sent."""
+        if self.reachable:
+            return True
         try:
             await asyncio.wait_for(self.channel.channel_ready(), CONNECT_TIMEOUT_S)
         except TimeoutError:

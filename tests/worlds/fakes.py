@@ -102,6 +102,9 @@ class FakeTool:
         self.gate: asyncio.Event | None = None
         self.called = asyncio.Event()
 
+    async def ready(self) -> bool:
+        return self.reachable
+
     async def call(self, forward: Forward) -> ToolAnswer:
         self.got.append(forward)
         self.called.set()
