@@ -5,11 +5,12 @@ Everything is derived from names, so the same world comes out anywhere. A test c
 what the door says.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from nacl.bindings import crypto_sign
 
 from licet.beacon import Beacon, HeldBeacon, beacon_payload, read_beacon
 from licet.call import call_digest
@@ -20,16 +21,16 @@ from licet.identity import agent_id, audience_of
 from licet.keys import KeyRole, KeySet, PublicKey, make_keyset, read_keyset
 from licet.permit import DoorState, Permit, Presented, examine
 from licet.refusal import Refusal
-from licet.revocation import NONE
+from licet.revocation import NONE, Revocations, read_revocations
 from licet.spend import spend_id
 from licet.strict import canonical
 from licet.tier import CallClass
-from licet.v1 import catalog_pb2, hold_pb2
+from licet.v1 import catalog_pb2, hold_pb2, keys_pb2
 from licet.v1.decision_pb2 import Codec, Decision, DecisionType
 from licet.v1.hold_pb2 import ApprovalAnswer
+from licet.v1.statement_pb2 import Signed
 
 NOW = 1_800_000_000_000
-MONOTONIC = 50_000
 ENVIRONMENT = "prod"
 TRUST_DOMAIN = "licet.local"
 AUDIENCE = audience_of(TRUST_DOMAIN, ENVIRONMENT, "finance")
@@ -70,12 +71,20 @@ PUBLIC_KEYS = (
 )
 
 
+ROOT = signing_key("root")
+
+
+def signed_keyset(*keys: PublicKey, version: int = 1) -> Signed:
+    return ROOT.sign(PayloadType.KEYSET, make_keyset(ENVIRONMENT, version, keys or PUBLIC_KEYS))
+
+
 def keyset(*keys: PublicKey, version: int = 1) -> KeySet:
-    root = signing_key("root")
-    payload = make_keyset(ENVIRONMENT, version, keys or PUBLIC_KEYS)
-    read = read_keyset(root.sign(PayloadType.KEYSET, payload), root.public_key, environment=ENVIRONMENT)
+    read = read_keyset(signed_keyset(*keys, version=version), ROOT.public_key, environment=ENVIRONMENT)
     assert isinstance(read, KeySet), read
     return read
+
+
+KEYS = keyset()
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
@@ -94,10 +103,10 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
         "Order": [("tenant", text, False), ("version", integer, False), ("money", message, False)],
         "Empty": [],
     }
-    for name, fields in shapes.items():
+    for name, parts in shapes.items():
         shape = file.message_type.add(name=name)
-        for number, (field, kind, repeated) in enumerate(fields, 1):
-            added = shape.field.add(name=field, number=number, type=kind, label=3 if repeated else 1)
+        for number, (part, kind, repeated) in enumerate(parts, 1):
+            added = shape.field.add(name=part, number=number, type=kind, label=3 if repeated else 1)
             if kind == message:
                 added.type_name = ".fin.v1.Money"
     return file
@@ -182,15 +191,21 @@ def catalog_message(**methods: catalog_pb2.Method) -> catalog_pb2.Catalog:
     )
 
 
-def sign_catalog(message: catalog_pb2.Catalog) -> Catalog | Refusal:
-    signed = signing_key("catalog").sign(PayloadType.CATALOG, canonical(message))
-    return read_catalog(signed, KEYS, environment=ENVIRONMENT, now_ms=NOW)
+def signed_catalog(message: catalog_pb2.Catalog) -> Signed:
+    return signing_key("catalog").sign(PayloadType.CATALOG, canonical(message))
 
 
 def catalog(**methods: catalog_pb2.Method) -> Catalog:
-    read = sign_catalog(catalog_message(**methods))
+    read = read_catalog(signed_catalog(catalog_message(**methods)), KEYS, environment=ENVIRONMENT, now_ms=NOW)
     assert isinstance(read, Catalog), read
     return read
+
+
+def signed_revocations(seq: int, *entries: tuple[str, str], key: str = "decider", **changes: Any) -> Signed:
+    listed = [{"kind": f"REVOCATION_KIND_{kind}", "id": name, "revoked_at_ms": NOW} for kind, name in entries]
+    fields = {"version": 1, "revocations_seq": seq, "environment": ENVIRONMENT, "revocations": listed}
+    message = keys_pb2.RevocationList(**{**fields, **changes})
+    return signing_key(key).sign(PayloadType.REVOCATIONS, canonical(message))
 
 
 def beacon(**changes: Any) -> Beacon:
@@ -212,25 +227,59 @@ def beacon(**changes: Any) -> Beacon:
     return Beacon(**{**fields, **changes})
 
 
-def held_beacon(**changes: Any) -> HeldBeacon:
-    signed = signing_key("beacon").sign(PayloadType.BEACON, beacon_payload(beacon(**changes)))
-    read = read_beacon(signed, KEYS, environment=ENVIRONMENT, now_ms=NOW)
-    assert isinstance(read, Beacon), read
-    return HeldBeacon.received(read, now_ms=NOW, monotonic_ms=MONOTONIC)
+def signed_beacon(key: str = "beacon", **changes: Any) -> Signed:
+    return signing_key(key).sign(PayloadType.BEACON, beacon_payload(beacon(**changes)))
 
 
-KEYS = keyset()
+@dataclass(frozen=True)
+class Setting:
+    """A door as its signed parts; time is Unix ms, also for the monotonic clock."""
+
+    keyset: Signed = field(default_factory=signed_keyset)
+    catalog: Signed = field(default_factory=lambda: signed_catalog(catalog_message()))
+    revocations: Signed | None = None
+    beacon: Signed | None = field(default_factory=signed_beacon)
+    beacon_received_at_ms: int = NOW
+    environment: str = ENVIRONMENT
+    audience: str = AUDIENCE
+    tool_key: bytes = K_TOOL
+    generation: int = 1
+    obligations: tuple[str, ...] = ()
+    root_public_key: bytes = ROOT.public_key
+
+    def door(self) -> DoorState:
+        here, now = self.environment, self.beacon_received_at_ms
+        keys = read_keyset(self.keyset, self.root_public_key, environment=here)
+        assert isinstance(keys, KeySet), keys
+        tools = read_catalog(self.catalog, keys, environment=here, now_ms=now)
+        assert isinstance(tools, Catalog), tools
+        revoked = NONE
+        if self.revocations is not None:
+            listed = read_revocations(self.revocations, keys, environment=here, now_ms=now)
+            assert isinstance(listed, Revocations), listed
+            revoked = listed
+        held = None
+        if self.beacon is not None:
+            known = read_beacon(self.beacon, keys, environment=here, now_ms=now)
+            assert isinstance(known, Beacon), known
+            held = HeldBeacon.received(known, now_ms=now, monotonic_ms=now)
+        return DoorState(
+            environment=here,
+            audience=self.audience,
+            catalog=tools,
+            keys=keys,
+            revocations=revoked,
+            beacon=held,
+            k_tool=self.tool_key,
+            generation=self.generation,
+            obligations=frozenset(self.obligations),
+        )
+
+
 CATALOG = catalog()
 METHODS: dict[str, Method] = {path: versions.current for path, versions in CATALOG.methods.items()}
-DOOR = DoorState(
-    environment=ENVIRONMENT,
-    audience=AUDIENCE,
-    catalog=CATALOG,
-    keys=KEYS,
-    revocations=NONE,
-    beacon=held_beacon(),
-    k_tool=K_TOOL,
-)
+SETTING = Setting()
+DOOR = SETTING.door()
 BODIES = {REFUND: refund(), WIPE: WIPE_BODY, GET: GET_BODY}
 RESOURCES = {REFUND: "order:O1", WIPE: "book:B1", GET: "order:O1"}
 
@@ -289,13 +338,18 @@ def sign_payload(payload: bytes, key: str = "decider", slot: PayloadType = Paylo
     return canonical(signing_key(key).sign(slot, payload))
 
 
+def sign_bare(payload: bytes, key: str = "decider") -> bytes:
+    """A signature over the payload itself, as a scheme without PAE would make it."""
+    return crypto_sign(payload, signing_key(key)._secret)[:64]
+
+
 def presented(path: str = REFUND, *permits: bytes, **changes: Any) -> Presented:
     made = Presented(path, permits or (sign(decision(path)),), (), BODIES.get(path, b""), AGENT)
     return replace(made, **changes)
 
 
 def at_door(shown: Presented, door: DoorState = DOOR, now_ms: int = NOW) -> Permit | Refusal:
-    return examine(shown, door, now_ms=now_ms, monotonic_ms=MONOTONIC + now_ms - NOW)
+    return examine(shown, door, now_ms=now_ms, monotonic_ms=now_ms)
 
 
 REQUIREMENTS = (Requirement("wipe-needs-lead", "lead", 1), Requirement("wipe-needs-security", "security", 1))
