@@ -11,7 +11,7 @@ import tempfile
 from os import environ, pathsep
 from pathlib import Path
 
-from grpc_tools import protoc
+from grpc_tools import protoc  # type: ignore[import-untyped] # ships no types
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
