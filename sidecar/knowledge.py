@@ -154,14 +154,16 @@ class Knowledge:
     async def _step(self) -> None:
         """Take what was offered; ask when nothing was taken for `SILENCE_S`, whatever garbage arrives."""
         loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout_at(self._ask_at):
-                await self._arrived.wait()
-        except TimeoutError:
+        if loop.time() >= self._ask_at:
             self._ask_at = loop.time() + (SILENCE_S if self._known else FIRST_INTERVAL_S)
             asked = await self._source.beacon()
             if asked is not None:
                 await self._take(asked, asked_for=True)
+            return
+        try:
+            async with asyncio.timeout_at(self._ask_at):
+                await self._arrived.wait()
+        except TimeoutError:
             return
         self._arrived.clear()
         signed, self._offered = self._offered, None
