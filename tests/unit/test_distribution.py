@@ -26,7 +26,6 @@ SCOPES = {
     "licet/call/schema": ("mcp",),
     "licet/embedded": ("embedded",),
     "licet/guard/postgres": ("guard-postgres",),
-    "licet/tracing": ("sidecar",),
     "sidecar": ("sidecar",),
     "decider": ("decider",),
     "audit": ("audit",),
@@ -36,7 +35,7 @@ SCOPES = {
 }
 """Which extras a folder (or the module of that name) may import from beside the base; longest name wins."""
 
-NEED_EXTRA = ("licet/embedded", "licet/guard/postgres", "licet/tracing", "audit/engine", "audit/front")
+NEED_EXTRA = ("licet/embedded", "licet/guard/postgres", "audit/engine", "audit/front")
 """What cannot be imported at all without its extra; whatever else uses one imports it where it is needed."""
 
 
