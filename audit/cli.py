@@ -120,3 +120,74 @@ def write() -> None:
         asyncio.run(run.until_stopped(lambda: run.write(settings)))
     except (Error, MigrationError, StreamsError, OSError) as error:
         raise _fail(str(error)) from error
+
+
+@app.command()
+def reconcile() -> None:
+    """Join decisions, spends and ledger changes; raise findings; fence rounds that were left open.
+
+    Settings come from LICET_ variables: those of `write`, and TOOLS, CHECKPOINT_KEY_FILE, SPOOL_DIR,
+    LEDGER_READERS_FILE, LABELS_FILE, DEV_IDENTITY, POLL_MS.
+    """
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit import run
+    from audit.ledger_reader import LedgerReaderError
+    from audit.migrate import MigrationError
+    from audit.settings import AuditSettings
+    from licet.journal.spool import SpoolError
+    from licet.keyfile import KeyFileError
+    from licet.streams import StreamsError
+
+    configure_logging("reconciler")
+    settings = _settings(AuditSettings)
+    refused = (
+        Error,
+        MigrationError,
+        StreamsError,
+        SpoolError,
+        LedgerReaderError,
+        KeyFileError,
+        ValueError,
+        OSError,
+    )
+    try:
+        asyncio.run(run.until_stopped(lambda: run.reconcile(settings)))
+    except refused as error:
+        raise _fail(str(error)) from error
+
+
+@app.command()
+def evidence(
+    spend: Annotated[str, typer.Option(help="Spend id of the step.")] = "",
+    decision: Annotated[str, typer.Option(help="Decision id.")] = "",
+    call: Annotated[str, typer.Option(help="TASK/CALL: task id and call id.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the three evidences of a step, and the finding they lead to.
+
+    Example: licet audit evidence --call task_789/call_1
+    """
+    import json
+    import time
+
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit.evidence import NoEvidenceError, read
+    from audit.settings import StoreSettings
+    from audit.show import evidence_text
+
+    task_id, _, call_id = call.partition("/")
+    settings = _settings(StoreSettings)
+    try:
+        found = read(
+            settings.store().client(),
+            now_us=time.time_ns() // 1000,
+            spend_id=spend,
+            decision_id=decision,
+            task_id=task_id,
+            call_id=call_id,
+        )
+    except (Error, NoEvidenceError, ValueError, OSError) as error:
+        raise _fail(str(error)) from error
+    typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else evidence_text(found))

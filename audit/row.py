@@ -41,6 +41,9 @@ SPEND_STREAM: Final = "spend"
 LEDGER_STREAM: Final = "ledger"
 """What stands in `stream` for rows that are no journal's."""
 
+CEILINGS: Final = "ceilings"
+"""`detail` of a reserve whose permit binds ceilings and not one digest."""
+
 MAX_DETAIL: Final = 300
 
 _DECISIONS: Final = {DecisionType.DECISION_TYPE_ALLOW: "allow", DecisionType.DECISION_TYPE_MODIFY: "modify"}
@@ -297,6 +300,7 @@ def _reserved(record: SpendRecord) -> Event | _Unreadable:
         generation=decision.generation,
         config_seq=decision.config_seq,
         not_after_ms=decision.not_after_ms,
+        detail=CEILINGS if decision.ceilings else "",
         original_call_digest=decision.original_call_digest.hex(),
         trace_id=trace[1] if trace else "",
         span_id=trace[2] if trace else "",

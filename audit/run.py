@@ -1,22 +1,31 @@
-"""The audit writer as a process: one connection to NATS, one writer a stream, until SIGTERM."""
+"""The audit writer and the reconciler as processes: wired from settings, run until SIGTERM."""
 
 import asyncio
 import logging
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
+from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 from clickhouse_connect.driver.exceptions import OperationalError
 
+from audit.fence import SidecarFencer
 from audit.keyring import Keyring
+from audit.ledger_reader import LedgerCursors, read_file, read_labels
 from audit.migrate import check
+from audit.reconcile import Reconciler
 from audit.row import House
 from audit.settings import AuditSettings, StoreSettings
 from audit.writer import StreamWriter, streams
+from licet.identity import reconciler_id
+from licet.journal import Journal
+from licet.journal.spool import SpoolError
+from licet.keyfile import read_signing_key
 from licet.log import log
-from licet.streams import NatsSettings, connect
+from licet.streams import NatsSettings, Publisher, StreamsError, connect, subject_audit
 
 LOG: Final = logging.getLogger(__name__)
 STORE_WAIT_S: Final = 1.0
@@ -87,3 +96,55 @@ async def write(settings: AuditSettings) -> None:
 def _instance(directory: Path | None) -> str:
     """The same over restarts of one instance, so that it need not wait for its own lease."""
     return str(directory.resolve()) if directory else "default"
+
+
+async def reconcile(settings: AuditSettings) -> None:
+    """Poll the store, raise findings into this process's own journal, fence open rounds.
+
+    Raises MigrationError, LedgerReaderError, KeyFileError where the settings do not fit.
+    """
+    if settings.checkpoint_key_file is None or settings.spool_dir is None:
+        raise ValueError("the reconciler needs LICET_CHECKPOINT_KEY_FILE and LICET_SPOOL_DIR")
+    readers = read_file(settings.ledger_readers_file) if settings.ledger_readers_file else {}
+    labels = read_labels(settings.labels_file) if settings.labels_file else {}
+    identity = reconciler_id(settings.trust_domain, settings.environment)
+    client = await open_store(settings)
+    nc = await connect(nats_settings(settings), "reconciler", within_s=None)
+    publisher = await Publisher.open(nc)
+    journal = await Journal.open(
+        settings.spool_dir,
+        source=identity,
+        environment=settings.environment,
+        subject=subject_audit(settings.environment, "audit", "reconciler"),
+        checkpoint_key=read_signing_key(settings.checkpoint_key_file),
+        publisher=publisher,
+    )
+    fencer = SidecarFencer(settings.tools, identity if settings.dev_identity else "")
+    cursors = LedgerCursors(settings.spool_dir / "ledger-cursors.json")
+    reconciler = Reconciler(
+        client,
+        journal,
+        fencer,
+        readers,
+        streams=streams(settings.environment),
+        labels=labels,
+        ledger_cursors=await asyncio.to_thread(cursors.load, readers),
+    )
+    try:
+        await _poll(reconciler, cursors, settings.poll_ms / 1000)
+    finally:
+        await journal.close()
+        await fencer.close()
+        await publisher.close()
+        await nc.close()
+
+
+async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float) -> None:
+    while True:
+        try:
+            await reconciler.poll(time.time_ns() // 1000)
+            await asyncio.to_thread(cursors.save, reconciler.ledger_cursors)
+        except (ClickHouseError, StreamsError, SpoolError, OSError) as error:
+            log(LOG, logging.WARNING, "reconciler.waits", error=str(error)[:300])
+            await asyncio.sleep(STORE_WAIT_S)
+        await asyncio.sleep(pause_s)

@@ -1,0 +1,88 @@
+"""Asks a tool's guard, through its sidecar, to close a round for good.
+
+Guarantees: only the guard's own answer counts, and the sidecar writes it into the spend stream; this side
+writes nothing. At most one question a round at a time, later ones further apart.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import grpc
+
+from licet.metadata import DEV_IDENTITY
+from licet.v1.guard_pb2 import FenceRequest, FenceResponse
+from licet.v1.guard_pb2_grpc import GuardServiceStub
+from licet.v1.statement_pb2 import Signed
+
+TIMEOUT_S: Final = 5.0
+FIRST_WAIT_US: Final = 1_000_000
+LONGEST_WAIT_US: Final = 30_000_000
+
+
+class FenceError(Exception):
+    """No answer, or a refusal; the round is still open."""
+
+
+class Fencer(Protocol):
+    """Closes rounds."""
+
+    async def fence(self, tool: str, reserve: bytes) -> FenceResponse:
+        """Fence the round of this signed reserve record; raises FenceError."""
+
+
+class SidecarFencer:
+    """Fences through the tools' sidecars.
+
+    Args:
+        addresses: sidecar address by tool.
+        identity: the reconciler's SPIFFE id, shown as a development identity; empty under mTLS.
+    """
+
+    def __init__(self, addresses: Mapping[str, str], identity: str) -> None:
+        self._addresses = addresses
+        self._metadata = ((DEV_IDENTITY, identity),) if identity else ()
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def fence(self, tool: str, reserve: bytes) -> FenceResponse:
+        """Fence the round of this signed reserve record; raises FenceError."""
+        address = self._addresses.get(tool)
+        if address is None:
+            raise FenceError(f"no sidecar address for tool `{tool}`: name it in LICET_TOOLS")
+        if tool not in self._channels:
+            self._channels[tool] = grpc.aio.insecure_channel(address)
+        request = FenceRequest(reserve=Signed.FromString(reserve))
+        try:
+            answer = await GuardServiceStub(self._channels[tool]).Fence(
+                request, timeout=TIMEOUT_S, metadata=self._metadata
+            )
+        except grpc.aio.AioRpcError as error:
+            raise FenceError(f"{error.code().name}: {error.details()}") from error
+        assert isinstance(answer, FenceResponse)
+        return answer
+
+    async def close(self) -> None:
+        """Close the channels."""
+        for channel in self._channels.values():
+            await channel.close()
+
+
+class Patience:
+    """When to ask about a round again: 1 s after the first failure, doubling up to 30 s."""
+
+    def __init__(self) -> None:
+        self._waits: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def ready(self, spend_id: str, round: int, now_us: int) -> bool:
+        """Whether this round may be asked about now."""
+        return now_us >= self._waits.get((spend_id, round), (0, 0))[0]
+
+    def failed(self, spend_id: str, round: int, now_us: int) -> int:
+        """Note a failure; return how many there were."""
+        _, failures = self._waits.get((spend_id, round), (0, 0))
+        wait = min(FIRST_WAIT_US << min(failures, 10), LONGEST_WAIT_US)
+        self._waits[spend_id, round] = (now_us + wait, failures + 1)
+        return failures + 1
+
+    def done(self, spend_id: str, round: int) -> None:
+        """Forget a round."""
+        self._waits.pop((spend_id, round), None)
