@@ -13,14 +13,17 @@ from licet.metadata import DEV_IDENTITY
 from sidecar.exchange import Pairs
 
 _SAN: Final = "x509_subject_alternative_name"
+_TLS_VERSION: Final = "ssl_tls_version"
 _LOOPBACK: Final = ("ipv4:127.", "ipv6:[::1]", "unix:")
 
 
 def certified_peer(auth_context: dict[str, Any]) -> str:
     """Return the one SPIFFE id of the peer's certificate; empty when there is none or more than one.
 
-    X.509-SVID 2: exactly one URI SAN; a certificate with two names nobody.
+    X.509-SVID 2: exactly one URI SAN; a certificate with two names nobody. A peer below TLS 1.3 is nobody.
     """
+    if tuple(auth_context.get(_TLS_VERSION, ())) != (b"TLSv1.3",):
+        return ""
     names = [name.decode("utf-8", "replace") for name in auth_context.get(_SAN, ())]
     uris = [name for name in names if "://" in name]
     return uris[0] if len(uris) == 1 and parse_spiffe_id(uris[0]) is not None else ""

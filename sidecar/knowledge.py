@@ -119,6 +119,10 @@ class Knowledge:
         """Return what the door checks against; None before the first beacon."""
         return self._state
 
+    def held(self) -> HeldBeacon | None:
+        """Return the newest beacon; None before the first."""
+        return None if self._known is None else self._known.held
+
     def age_ms(self) -> int | None:
         """Return the age of the newest beacon in ms; None before the first."""
         return None if self._known is None else self._known.held.age_ms(self._clock.monotonic_ms())

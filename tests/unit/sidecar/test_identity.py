@@ -5,12 +5,16 @@ from sidecar.identity import certified_peer, development_peer, is_loopback
 AGENT = "spiffe://licet.local/dev/agent/refund-bot"
 
 
+def context(names: list[bytes], version: bytes = b"TLSv1.3") -> dict[str, list[bytes]]:
+    return {"x509_subject_alternative_name": names, "ssl_tls_version": [version]}
+
+
 def test_the_one_uri_san_is_the_peer() -> None:
-    assert certified_peer({"x509_subject_alternative_name": [AGENT.encode()]}) == AGENT
+    assert certified_peer(context([AGENT.encode()])) == AGENT
 
 
 def test_dns_names_beside_the_one_uri_do_not_matter() -> None:
-    assert certified_peer({"x509_subject_alternative_name": [b"localhost", AGENT.encode()]}) == AGENT
+    assert certified_peer(context([b"localhost", AGENT.encode()])) == AGENT
 
 
 @pytest.mark.parametrize(
@@ -26,7 +30,12 @@ def test_dns_names_beside_the_one_uri_do_not_matter() -> None:
     ],
 )
 def test_a_certificate_that_names_nobody_or_two_names_nobody(names: list[bytes]) -> None:
-    assert certified_peer({"x509_subject_alternative_name": names}) == ""
+    assert certified_peer(context(names)) == ""
+
+
+@pytest.mark.parametrize("version", [b"TLSv1.2", b"", b"TLSv1.30"])
+def test_a_peer_below_tls_13_is_nobody(version: bytes) -> None:
+    assert certified_peer(context([AGENT.encode()], version)) == ""
 
 
 def test_no_certificate_names_nobody() -> None:

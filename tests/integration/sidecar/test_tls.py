@@ -1,0 +1,189 @@
+"""The door under mTLS, with real handshakes."""
+
+import asyncio
+import datetime as dt
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+import pytest_asyncio
+from grpc import aio
+
+from licet.metadata import DEV_IDENTITY, PERMIT
+from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified
+from sidecar.tls import CertificateFiles, server_credentials
+from tests.unit.sidecar.conftest import World
+from tests.worlds.certificates import Authority
+from tests.worlds.mint import AGENT, OTHER_AGENT, REFUND, Mint, refund
+
+pytestmark = pytest.mark.asyncio
+SIDECAR = "spiffe://licet.local/dev/sidecar/finance"
+
+
+class House:
+    """A door under mTLS on a fake tool."""
+
+    def __init__(self, world: World, directory: Path) -> None:
+        self.world = world
+        self.authority = Authority(directory / "ca")
+        certificate, key = self.authority.issue("sidecar", SIDECAR, dns=("localhost",))
+        self.files = CertificateFiles(certificate, key, self.authority.file)
+
+    async def start(self) -> None:
+        self.server = aio.server(options=SERVER_OPTIONS)
+        self.server.add_generic_rpc_handlers((GrpcDoor(self.world.door.handle, identify_certified),))
+        self.port = self.server.add_secure_port("127.0.0.1:0", server_credentials(self.files))
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop(0)
+
+    def credentials(self, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(
+            self.authority.file.read_bytes(),
+            key.read_bytes() if key else None,
+            certificate.read_bytes() if certificate else None,
+        )
+
+    async def call(self, certificate: Path | None, key: Path | None, *pairs: tuple[str, str | bytes]) -> str:
+        """Call once on a connection of its own; return the reason, or the status name where there is none."""
+        credentials = self.credentials(certificate, key)
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        async with aio.secure_channel(f"localhost:{self.port}", credentials, options=options) as channel:
+            try:
+                await channel.unary_unary(REFUND)(refund().SerializeToString(), metadata=pairs, timeout=5)
+            except aio.AioRpcError as error:
+                from tests.integration.sidecar.test_grpc_door import reason_of
+
+                return reason_of(error) or error.code().name
+            return "passed"
+
+    def permit(self) -> tuple[str, bytes]:
+        return (PERMIT, self.world.mint.permit())
+
+
+@pytest.fixture(scope="module")
+def mint(tmp_path_factory: pytest.TempPathFactory) -> Mint:
+    return Mint(tmp_path_factory.mktemp("mint"))
+
+
+@pytest_asyncio.fixture
+async def house(mint: Mint, tmp_path: Path) -> AsyncIterator[House]:
+    house = House(World(mint), tmp_path)
+    await house.start()
+    yield house
+    await house.stop()
+
+
+async def test_the_certificates_id_is_the_caller(house: House) -> None:
+    assert await house.call(*house.authority.issue("agent", AGENT), house.permit()) == "passed"
+    assert house.world.event[1]["caller"] == AGENT
+
+
+async def test_a_claimed_identity_changes_nothing(house: House) -> None:
+    other = house.authority.issue("other", OTHER_AGENT)
+    assert await house.call(*other, house.permit(), (DEV_IDENTITY, AGENT)) == "CALLER_MISMATCH"
+    assert house.world.event[1]["caller"] == OTHER_AGENT
+
+
+async def test_a_certificate_with_two_ids_is_nobodys(house: House) -> None:
+    both = house.authority.issue("both", AGENT, OTHER_AGENT)
+    assert await house.call(*both, house.permit()) == "CALLER_UNKNOWN"
+
+
+async def test_without_certificate_nobody_comes_in(house: House) -> None:
+    assert await house.call(None, None, house.permit()) == "UNAVAILABLE"
+    assert house.world.journal.events == []
+
+
+async def test_a_certificate_of_another_authority_is_none(house: House, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path / "stranger", "stranger")
+    assert await house.call(*stranger.issue("agent", AGENT), house.permit()) == "UNAVAILABLE"
+    assert house.world.journal.events == []
+
+
+async def test_an_expired_certificate_is_none(house: House) -> None:
+    now = dt.datetime.now(dt.UTC)
+    old = house.authority.issue(
+        "old", AGENT, not_before=now - dt.timedelta(days=2), not_after=now - dt.timedelta(days=1)
+    )
+    assert await house.call(*old, house.permit()) == "UNAVAILABLE"
+
+
+SERVER = """
+from sidecar.tls_floor import require_tls_13
+
+require_tls_13()
+import asyncio, sys
+from pathlib import Path
+from grpc import aio
+from sidecar.tls import CertificateFiles, server_credentials
+
+
+async def main():
+    server = aio.server()
+    credentials = server_credentials(CertificateFiles(*map(Path, sys.argv[1:])))
+    print(server.add_secure_port("127.0.0.1:0", credentials), flush=True)
+    await server.start()
+    await server.wait_for_termination()
+
+
+asyncio.run(main())
+"""
+
+
+def shakes_hands(house: House, port: int, version: ssl.TLSVersion) -> bool:
+    context = ssl.create_default_context(cafile=str(house.authority.file))
+    context.load_cert_chain(*house.authority.issue("agent", AGENT))
+    context.minimum_version = context.maximum_version = version
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost"):
+                return True
+        except ssl.SSLError:
+            return False
+
+
+async def test_no_handshake_below_tls_13(house: House) -> None:
+    files = (house.files.certificate, house.files.key, house.files.authority)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, *map(str, files), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        port = int(await process.stdout.readline())
+        shook = [
+            await asyncio.to_thread(shakes_hands, house, port, version)
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+        ]
+    finally:
+        process.kill()
+        await process.wait()
+    assert shook == [False, True]
+
+
+async def test_a_new_authority_and_certificate_hold_without_a_restart(house: House, tmp_path: Path) -> None:
+    before = house.authority.issue("agent", AGENT)
+    assert await house.call(*before, house.permit()) == "passed"
+    after = Authority(tmp_path / "after", "after")
+    certificate, key = after.issue("sidecar", SIDECAR, dns=("localhost",))
+    for new, old in (
+        (after.file, house.files.authority),
+        (certificate, house.files.certificate),
+        (key, house.files.key),
+    ):
+        new.replace(old)
+    house.authority.file.write_bytes(house.files.authority.read_bytes())
+    assert await house.call(*before, house.permit()) == "UNAVAILABLE"
+    assert await house.call(*after.issue("agent", AGENT), house.permit()) == "passed"
+
+
+async def test_a_certificate_that_cannot_be_read_leaves_the_one_before(house: House) -> None:
+    agent = house.authority.issue("agent", AGENT)
+    house.files.key.rename(house.files.key.with_suffix(".gone"))
+    assert await house.call(*agent, house.permit()) == "passed"
