@@ -45,7 +45,7 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     REFUSAL_REASON_KEY_SCOPE: _RefusalReason.ValueType  # 10
     """Check 4: the key is of another environment or outside its validity."""
     REFUSAL_REASON_KEY_REVOKED: _RefusalReason.ValueType  # 11
-    """Check 4: the key is revoked."""
+    """Check 9: the key is revoked."""
     REFUSAL_REASON_PERMIT_MALFORMED: _RefusalReason.ValueType  # 12
     """Check 5: the permit cannot be parsed or breaks its own rules."""
     REFUSAL_REASON_PERMIT_UNKNOWN_FIELD: _RefusalReason.ValueType  # 13
@@ -209,7 +209,7 @@ REFUSAL_REASON_KEY_ROLE: RefusalReason.ValueType  # 9
 REFUSAL_REASON_KEY_SCOPE: RefusalReason.ValueType  # 10
 """Check 4: the key is of another environment or outside its validity."""
 REFUSAL_REASON_KEY_REVOKED: RefusalReason.ValueType  # 11
-"""Check 4: the key is revoked."""
+"""Check 9: the key is revoked."""
 REFUSAL_REASON_PERMIT_MALFORMED: RefusalReason.ValueType  # 12
 """Check 5: the permit cannot be parsed or breaks its own rules."""
 REFUSAL_REASON_PERMIT_UNKNOWN_FIELD: RefusalReason.ValueType  # 13
