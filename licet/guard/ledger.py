@@ -175,6 +175,10 @@ class Ledger(Protocol):
         """Move the cursor forward to `acked` (never past what is written) and return what comes after it."""
         ...
 
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        ...
+
 
 def before_spend_id(ledger: str) -> str:
     """Return the spend id of the rows that stood in a ledger before the guard came."""

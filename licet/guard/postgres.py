@@ -6,15 +6,16 @@ transaction's row waits for it, and the next statement sees what it committed. E
 are the database owner's choice: with it off, a crash may lose the last commits, and a spend with them.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
+from licet.guard.idle import Idle
 from licet.guard.ledger import (
     Change,
     CommitUnknown,
@@ -44,10 +45,8 @@ _INSERT: Final = """
 """
 _APPEND: Final = """
   INSERT INTO licet_outbox
-    (spend_id, entry, change_id, resource, tenant, account, amount_minor, currency, trace_id, span_id,
-     committed_at_us)
-  VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    (spend_id, entry, change_id, resource, tenant, account, amount_minor, currency, trace_id, span_id)
+  VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ACK: Final = "UPDATE licet_outbox_head SET acked = least(%s, last) WHERE acked < least(%s, last)"
 _OUTBOX: Final = """
@@ -148,17 +147,17 @@ class PostgresTransaction:
 class PostgresLedger:
     """A tool's PostgreSQL database.
 
-    Each thread has a connection of its own, kept open, and made again when it broke.
+    Connections are opened as needed and kept; one that broke is left for a new one.
     `connect` returns a new connection on each call, such as `lambda: psycopg.connect(dsn)`.
     """
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._connect_new = connect
-        self._local = threading.local()
+        self._idle = Idle(self._connect, _is_idle)
 
     def install(self) -> None:
         """Make the guard's tables and triggers in the current schema; changes nothing where they are."""
-        with self._session() as connection, connection.transaction():
+        with self._idle.borrow() as connection, connection.transaction():
             connection.execute(_file("postgres.sql"))
 
     def protect(self, ledger: str, spend_column: str, entry_column: str) -> None:
@@ -170,7 +169,7 @@ class PostgresLedger:
         children or is one, and when another ledger is protected already.
         """
         names = (ledger, spend_column, entry_column)
-        with self._session() as connection, connection.transaction():
+        with self._idle.borrow() as connection, connection.transaction():
             found = connection.execute(
                 "SELECT ledger, spend_column, entry_column FROM licet_ledger"
             ).fetchone()
@@ -199,62 +198,61 @@ class PostgresLedger:
     @contextmanager
     def transaction(self) -> Iterator[PostgresTransaction]:
         """Open a READ COMMITTED transaction; see `Ledger.transaction`."""
-        with self._session() as connection:
+        with self._idle.borrow() as connection:
             try:
                 connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            except psycopg.OperationalError as error:
-                self.close()
-                raise LedgerUnavailable(str(error)) from error
-            try:
                 yield PostgresTransaction(connection)
+            except psycopg.OperationalError as error:  # lost the server, a deadlock, a lock timeout
+                _roll_back(connection)
+                raise LedgerUnavailable(str(error)) from error
             except BaseException:
-                self._roll_back(connection)
+                _roll_back(connection)
                 raise
-            self._commit(connection)
+            _commit(connection)
 
     def outbox(self, acked: int, limit: int) -> tuple[Change, ...]:
         """Move the cursor forward to `acked` and return at most `limit` changes after it."""
-        with self.transaction() as transaction:
-            transaction.execute(_ACK, (acked, acked))
-            found = transaction.execute(_OUTBOX, (limit,)).fetchall()
+        with self._idle.borrow() as connection:
+            try:
+                connection.execute(_ACK, (acked, acked))
+                found = connection.execute(_OUTBOX, (limit,)).fetchall()
+            except psycopg.OperationalError as error:
+                raise LedgerUnavailable(str(error)) from error
         return tuple(change_of(row) for row in found)
 
     def close(self) -> None:
-        """Close this thread's connection, if it has one."""
-        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
-        self._local.connection = None
-        if connection is not None:
-            connection.close()
+        """Close the connections that are idle."""
+        self._idle.close()
 
-    @contextmanager
-    def _session(self) -> Iterator[psycopg.Connection[Any]]:
-        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
-        if connection is None or connection.closed:
-            try:
-                connection = self._connect_new()
-            except psycopg.Error as error:
-                raise LedgerUnavailable(str(error)) from error
-            connection.autocommit = True  # transactions are begun and ended here, by name
-            self._local.connection = connection
-        yield connection
-
-    def _roll_back(self, connection: psycopg.Connection[Any]) -> None:
+    def _connect(self) -> psycopg.Connection[Any]:
         try:
-            connection.execute("ROLLBACK")
-        except psycopg.Error:
-            self.close()  # the server rolls back what it loses the connection of
-
-    def _commit(self, connection: psycopg.Connection[Any]) -> None:
-        try:
-            done = connection.execute("COMMIT")
-        except psycopg.OperationalError as error:
-            self.close()
-            raise CommitUnknown(str(error)) from error
+            connection = self._connect_new()
         except psycopg.Error as error:
-            self._roll_back(connection)
             raise LedgerUnavailable(str(error)) from error
-        if done.statusmessage != "COMMIT":  # an aborted transaction answers COMMIT with ROLLBACK and no error
-            raise LedgerUnavailable("the transaction was aborted before its commit")
+        connection.autocommit = True  # transactions are begun and ended here, by name
+        return connection
+
+
+def _is_idle(connection: psycopg.Connection[Any]) -> bool:
+    return connection.info.transaction_status is TransactionStatus.IDLE
+
+
+def _roll_back(connection: psycopg.Connection[Any]) -> None:
+    with suppress(psycopg.Error):  # the server rolls back what it lost the connection of
+        connection.execute("ROLLBACK")
+
+
+def _commit(connection: psycopg.Connection[Any]) -> None:
+    try:
+        done = connection.execute("COMMIT")
+    except psycopg.OperationalError as error:
+        _roll_back(connection)
+        raise CommitUnknown(str(error)) from error
+    except psycopg.Error as error:  # a deferred constraint
+        _roll_back(connection)
+        raise LedgerUnavailable(str(error)) from error
+    if done.statusmessage != "COMMIT":  # an aborted transaction answers COMMIT with ROLLBACK and no error
+        raise LedgerUnavailable("the transaction was aborted before its commit")
 
 
 def _file(name: str) -> bytes:

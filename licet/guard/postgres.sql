@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS licet_outbox_head (
 );
 INSERT INTO licet_outbox_head (one, last, acked) VALUES (1, 0, 0) ON CONFLICT DO NOTHING;
 
--- What the ledger rows say, numbered without a gap in commit order by the trigger below.
+-- What the ledger rows say; the trigger below gives number (without a gap, in commit order) and time.
 CREATE TABLE IF NOT EXISTS licet_outbox (
   outbox_seq      bigint PRIMARY KEY,
   spend_id        text   NOT NULL,
@@ -84,8 +84,9 @@ BEGIN
   IF NEW.outbox_seq IS NOT NULL THEN
     RAISE EXCEPTION 'licet: outbox numbers have no gap' USING ERRCODE = 'restrict_violation';
   END IF;
-  -- holds the one head row until the commit: numbers follow commits
+  -- holds the one head row until the commit: numbers and times follow commits
   UPDATE licet_outbox_head SET last = last + 1 RETURNING last INTO NEW.outbox_seq;
+  NEW.committed_at_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
   RETURN NEW;
 END $$;
 

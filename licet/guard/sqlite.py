@@ -7,15 +7,16 @@ commits, and a spend with them.
 """
 
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from licet.guard.idle import Idle
 from licet.guard.ledger import (
     Change,
+    CommitUnknown,
     Entry,
     LedgerUnavailable,
     Rows,
@@ -49,6 +50,7 @@ _APPEND: Final = """
      committed_at_us, trace_id, span_id)
   SELECT last + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM licet_outbox_head
 """
+_ACKED: Final = "SELECT acked FROM licet_outbox_head"
 _ACK: Final = "UPDATE licet_outbox_head SET acked = min(?, last) WHERE acked < min(?, last)"
 _OUTBOX: Final = """
   SELECT o.outbox_seq, o.entry, o.change_id, o.resource, o.tenant, o.account, o.amount_minor, o.currency,
@@ -156,11 +158,11 @@ class SqliteTransaction:
 
 
 class SqliteLedger:
-    """A tool's SQLite database, by its path. Each thread has a connection of its own, kept open."""
+    """A tool's SQLite database, by its path. Connections are opened as needed and kept."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = str(path)
-        self._local = threading.local()
+        self._idle = Idle(self._connect, lambda connection: not connection.in_transaction)
 
     def install(self) -> None:
         """Make the guard's tables and triggers; changes nothing where they are. Raises LedgerUnavailable."""
@@ -177,91 +179,94 @@ class SqliteLedger:
         guard could not tell which row an INSERT OR REPLACE would remove), and when another ledger is
         protected already.
         """
-        connection = self._connect()
         names = (ledger, spend_column, entry_column)
-        protected = _ledger_names(connection)
-        if protected is not None:
-            if protected != names:
+        with self._idle.borrow() as connection:
+            protected = _ledger_names(connection)
+            if protected == names:
+                return
+            if protected is not None:
                 raise ValueError(f"`{protected[0]}` is the ledger of this database already; there can be one")
-            return
-        missing = self._missing_columns(connection, ledger, spend_column, entry_column)
+            missing = _missing_columns(connection, *names)
+            taken = _taken(connection, *names)
         template = files("licet.guard").joinpath("sqlite_ledger.sql").read_text()
         quoted = dict(zip(("ledger", "spend", "entry"), map(_quoted, names), strict=True))
         texts = dict(zip(("ledger_text", "spend_text", "entry_text"), map(_text, names), strict=True))
-        taken = _taken(connection, *names)
-        script = template.format(**quoted, **texts, taken=taken, before=_text(before_spend_id(ledger)))
-        self._script("".join(missing) + script)
+        before = _text(before_spend_id(ledger))
+        self._script("".join(missing) + template.format(**quoted, **texts, taken=taken, before=before))
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
         """Open a BEGIN IMMEDIATE transaction; see `Ledger.transaction`."""
-        connection = self._connect()
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            raise LedgerUnavailable(str(error)) from error
-        try:
-            yield SqliteTransaction(connection)
-        except BaseException:
-            _roll_back(connection)
-            raise
-        try:
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            # SQLite answers a COMMIT only when the journal says so: an error means that the change is rolled
-            # back
-            _roll_back(connection)
-            raise LedgerUnavailable(str(error)) from error
+        with self._idle.borrow() as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                raise LedgerUnavailable(str(error)) from error
+            try:
+                yield SqliteTransaction(connection)
+            except BaseException:
+                _roll_back(connection)
+                raise
+            _commit(connection)
 
     def outbox(self, acked: int, limit: int) -> tuple[Change, ...]:
         """Move the cursor forward to `acked` and return at most `limit` changes after it."""
-        with self.transaction() as transaction:
-            transaction.execute(_ACK, (acked, acked))
-            found = transaction.execute(_OUTBOX, (limit,)).fetchall()
+        with self._idle.borrow() as connection:
+            try:
+                if acked > connection.execute(_ACKED).fetchone()[0]:
+                    connection.execute(_ACK, (acked, acked))
+                found = connection.execute(_OUTBOX, (limit,)).fetchall()
+            except sqlite3.OperationalError as error:
+                raise LedgerUnavailable(str(error)) from error
         return tuple(change_of(row) for row in found)
 
-    def _connect(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            try:
-                connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-            except sqlite3.Error as error:
-                raise LedgerUnavailable(str(error)) from error
-            self._local.connection = connection
-        return connection
-
     def close(self) -> None:
-        """Close this thread's connection, if it has one."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        """Close the connections that are idle."""
+        self._idle.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            return sqlite3.connect(
+                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(str(error)) from error
 
     def _script(self, script: str) -> None:
-        connection = self._connect()
-        try:
-            connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
-        except sqlite3.OperationalError as error:
-            _roll_back(connection)
-            raise LedgerUnavailable(str(error)) from error
-        except sqlite3.Error:
-            _roll_back(connection)
-            raise
+        with self._idle.borrow() as connection:
+            try:
+                connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
+            except sqlite3.OperationalError as error:
+                _roll_back(connection)
+                raise LedgerUnavailable(str(error)) from error
+            except sqlite3.Error:
+                _roll_back(connection)
+                raise
 
-    @staticmethod
-    def _missing_columns(connection: sqlite3.Connection, ledger: str, spend: str, entry: str) -> list[str]:
-        query = "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND name = ?"
-        kind = connection.execute(query, (ledger,)).fetchone()
-        if kind is None or kind[0] != "table":
-            raise ValueError(f"`{ledger}` is no table of this database")
-        if kind[1]:
-            raise ValueError(f"`{ledger}` is WITHOUT ROWID: the guard cannot number its rows")
-        columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (ledger,))}
-        return [
-            f"ALTER TABLE {_quoted(ledger)} ADD COLUMN {_quoted(column)} {kind};\n"
-            for column, kind in ((spend, "TEXT"), (entry, "INTEGER"))
-            if column not in columns
-        ]
+
+def _missing_columns(connection: sqlite3.Connection, ledger: str, spend: str, entry: str) -> list[str]:
+    query = "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND name = ?"
+    kind = connection.execute(query, (ledger,)).fetchone()
+    if kind is None or kind[0] != "table":
+        raise ValueError(f"`{ledger}` is no table of this database")
+    if kind[1]:
+        raise ValueError(f"`{ledger}` is WITHOUT ROWID: the guard cannot number its rows")
+    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (ledger,))}
+    return [
+        f"ALTER TABLE {_quoted(ledger)} ADD COLUMN {_quoted(column)} {kind};\n"
+        for column, kind in ((spend, "TEXT"), (entry, "INTEGER"))
+        if column not in columns
+    ]
+
+
+def _commit(connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        _roll_back(connection)
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # nothing was written yet
+            raise LedgerUnavailable(str(error)) from error
+        raise CommitUnknown(str(error)) from error
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

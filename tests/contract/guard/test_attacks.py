@@ -1,0 +1,256 @@
+"""Writers who go past the guard, on connections as their drivers open them: what the triggers refuse.
+
+Each attack is made on a ledger that holds one lawful refund of two entries and one voided spend, and leaves
+every table as it was. The lawful twin of all of them is `test_execute`: the same tables take a refund by the
+guard.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from licet.guard.guard import Done
+from licet.guard.ledger import SpendRow, State
+from licet.refusal import Reason, Refusal
+from tests.worlds.guarded_tool import LEDGER_ROW, GuardedTool
+from tests.worlds.mint import now_ms, refund
+
+VOIDED = "0" * 31 + "1"
+UNKNOWN = "0" * 31 + "2"
+TABLES = ("ledger", "licet_spend", "licet_result", "licet_outbox", "licet_outbox_head", "licet_ledger")
+
+
+@pytest.fixture
+def spent(tool: GuardedTool) -> str:
+    """The spend id of a lawful refund, beside a voided spend."""
+    with tool.store.ledger.transaction() as transaction:
+        transaction.insert(SpendRow(VOIDED, 0, State.VOID))
+    done = tool.refund(tool.call())
+    assert isinstance(done, Done)
+    return done.reply.refund_id
+
+
+@contextmanager
+def nothing_changes(tool: GuardedTool) -> Iterator[None]:
+    def contents() -> list[list[tuple[object, ...]]]:
+        return [sorted(map(tuple, tool.rows(f"SELECT * FROM {table}"))) for table in TABLES]
+
+    before = contents()
+    yield
+    assert contents() == before
+
+
+@pytest.mark.negative(39)
+def test_a_second_row_for_an_entry_is_refused(tool: GuardedTool, spent: str) -> None:
+    with nothing_changes(tool):
+        assert tool.attack(LEDGER_ROW, "x", "customer", 5000, spent, 1) != "accepted"
+
+
+@pytest.mark.negative(39)
+def test_a_third_entry_is_refused(tool: GuardedTool, spent: str) -> None:
+    with nothing_changes(tool):
+        assert "needs its own entry" in tool.attack(LEDGER_ROW, "x", "customer", 5000, spent, 3)
+        assert "needs its own entry" in tool.attack(LEDGER_ROW, "x", "customer", 5000, spent, 0)
+
+
+@pytest.mark.negative(39)
+@pytest.mark.parametrize("spend_id", [UNKNOWN, VOIDED, "", None], ids=["unknown", "void", "empty", "null"])
+def test_a_row_without_an_executed_spend_is_refused(
+    tool: GuardedTool, spent: str, spend_id: str | None
+) -> None:
+    with nothing_changes(tool):
+        assert "needs its own entry" in tool.attack(LEDGER_ROW, "x", "customer", 5000, spend_id, 1)
+
+
+@pytest.mark.negative(39)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger SET amount_minor = amount_minor * 2",
+        "UPDATE ledger SET spend_id = NULL",
+        "DELETE FROM ledger",
+        "UPDATE licet_spend SET entries = 3",
+        "UPDATE licet_spend SET state = 'EXEC' WHERE state = 'VOID'",
+        "UPDATE licet_spend SET call_digest = call_digest",
+        "DELETE FROM licet_spend",
+        "UPDATE licet_result SET result = result",
+        "DELETE FROM licet_result",
+        "UPDATE licet_outbox SET amount_minor = 0",
+        "DELETE FROM licet_outbox",
+        "UPDATE licet_outbox_head SET last = last + 5",
+        "UPDATE licet_outbox_head SET last = last - 1",
+        "UPDATE licet_outbox_head SET acked = 9",
+        "DELETE FROM licet_outbox_head",
+        "UPDATE licet_ledger SET ledger = 'orders'",
+        "DELETE FROM licet_ledger",
+    ],
+)
+def test_what_was_written_stays(tool: GuardedTool, spent: str, statement: str) -> None:
+    with nothing_changes(tool):
+        assert tool.attack(statement) != "accepted"
+
+
+@pytest.mark.negative(39)
+@pytest.mark.parametrize(
+    ("spend_id", "state"), [(VOIDED, "EXEC"), (VOIDED, "VOID")], ids=["flip of a VOID", "second VOID"]
+)
+def test_a_second_row_for_a_round_is_refused(
+    tool: GuardedTool, spent: str, spend_id: str, state: str
+) -> None:
+    with nothing_changes(tool):
+        assert attack(tool, spend_row(spend_id, 0, state)) != "accepted"
+
+
+@pytest.mark.negative(39)
+def test_a_second_effect_in_another_round_is_refused(tool: GuardedTool, spent: str) -> None:
+    with nothing_changes(tool):
+        assert attack(tool, spend_row(spent, 1, "EXEC")) != "accepted"
+
+
+@pytest.mark.parametrize("spend_id", ["", "A" * 32, "0" * 31, "0" * 33, "g" * 32])
+def test_a_spend_id_that_is_none_is_refused(tool: GuardedTool, spent: str, spend_id: str) -> None:
+    with nothing_changes(tool):
+        assert attack(tool, spend_row(spend_id, 0, "EXEC")) != "accepted"
+
+
+def test_a_spend_row_under_the_name_of_a_permit_needs_a_digest(tool: GuardedTool, spent: str) -> None:
+    with nothing_changes(tool):
+        assert attack(tool, spend_row(UNKNOWN, 0, "EXEC", digest=b"")) != "accepted"
+
+
+def test_an_outbox_row_without_its_own_entry_or_number_is_refused(tool: GuardedTool, spent: str) -> None:
+    row = (
+        "INSERT INTO licet_outbox"
+        " (outbox_seq, spend_id, entry, change_id, resource, tenant, account, amount_minor, currency,"
+        " committed_at_us, trace_id, span_id) VALUES (?, ?, ?, 'x', 'r', 't', 'a', 1, 'USD', 1, '', '')"
+    )
+    with nothing_changes(tool):
+        for number, spend_id, entry in (
+            (3, spent, 3),
+            (3, UNKNOWN, 1),
+            (3, spent, 1),
+            (5, spent, 2),
+            (1, spent, 1),
+        ):
+            assert tool.attack(row, number, spend_id, entry) != "accepted"
+
+
+def test_a_result_for_what_was_not_executed_is_refused(tool: GuardedTool, spent: str) -> None:
+    with nothing_changes(tool):
+        for spend_id in (VOIDED, UNKNOWN, spent):
+            statement = "INSERT INTO licet_result (spend_id, result) VALUES (?, ?)"
+            assert tool.attack(statement, spend_id, b"forged") != "accepted"
+
+
+def test_replacing_rows_is_refused_as_deleting_them_is(tool: GuardedTool, spent: str) -> None:
+    """SQLite: INSERT OR REPLACE removes the old row and fires no DELETE trigger; PostgreSQL has no such
+    statement.
+    """
+    with nothing_changes(tool):
+        for statement, parameters in (
+            (LEDGER_ROW, (f"{spent}/1", "customer", 9999, spent, 1)),  # by the primary key and by the entry
+            (LEDGER_ROW, ("x", "customer", 9999, spent, 1)),  # by the entry alone
+            spend_row(VOIDED, 0, "EXEC"),
+            spend_row(spent, 1, "EXEC"),
+            ("INSERT INTO licet_result (spend_id, result) VALUES (?, ?)", (spent, b"forged")),
+            ("INSERT INTO licet_outbox_head (one, last, acked) VALUES (1, 0, 0)", ()),
+            (
+                "INSERT INTO licet_ledger VALUES (1, 'a', 'b', 'c')",
+                (),
+            ),
+        ):
+            forced = statement.replace("INSERT", "INSERT OR REPLACE", 1)
+            assert tool.attack(forced, *parameters) != "accepted", forced
+        assert tool.attack("UPDATE OR REPLACE ledger SET change_id = 'x'") != "accepted"
+
+
+def test_a_temporary_table_of_the_same_name_deceives_no_trigger(tool: GuardedTool, spent: str) -> None:
+    connection = tool.store.connect()
+    connection.execute("CREATE TEMPORARY TABLE licet_spend AS SELECT * FROM licet_spend")
+    connection.execute(f"UPDATE licet_spend SET spend_id = '{UNKNOWN}', entries = 9")
+    with nothing_changes(tool), pytest.raises(tool.store.refusals, match="needs its own entry"):
+        connection.execute(tool.store.spell(LEDGER_ROW), ("x", "customer", 5000, UNKNOWN, 1))
+    connection.close()
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+@pytest.mark.parametrize("table", TABLES)
+def test_truncating_is_refused_even_by_a_session_that_plays_a_replica(
+    tool: GuardedTool, spent: str, table: str
+) -> None:
+    with nothing_changes(tool):
+        assert tool.attack(f"TRUNCATE {table}") != "accepted"
+        assert "licet" in tool.attack(f"SET session_replication_role = replica; TRUNCATE {table}")
+        assert "licet" in tool.attack(f"SET session_replication_role = replica; DELETE FROM {table}")
+
+
+def test_a_permit_that_expires_while_its_transaction_waits_for_a_lock_is_refused(tool: GuardedTool) -> None:
+    """PostgreSQL's now() stands still from BEGIN, and a check before the wait proves nothing after it."""
+    call = tool.call(not_after_ms=now_ms() + 700)
+    with locked_order(tool) as release:
+        answers: list[object] = []
+        waiting = threading.Thread(target=lambda: answers.append(tool.refund(call)))
+        waiting.start()
+        time.sleep(1.0)
+        assert waiting.is_alive()
+        release()
+        waiting.join(5)
+    [answer] = answers
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Reason.EXPIRED
+    assert (tool.ledger_rows(), tool.spend_rows(), tool.outbox()) == ([], [], ())
+    # its twin: a permit that outlives the same wait
+    call = tool.call(refund(), not_after_ms=now_ms() + 30_000)
+    with locked_order(tool) as release:
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(tool.refund(call)))
+        waiting.start()
+        time.sleep(0.2)
+        release()
+        waiting.join(5)
+    assert isinstance(answers[0], Done)
+
+
+def test_a_bundle_that_changes_while_a_transaction_waits_for_a_lock_refuses_it(tool: GuardedTool) -> None:
+    call = tool.call()
+    with locked_order(tool) as release:
+        answers: list[object] = []
+        waiting = threading.Thread(target=lambda: answers.append(tool.refund(call)))
+        waiting.start()
+        time.sleep(0.2)
+        assert not isinstance(tool.beacon(bundle_version=8, config_seq=4), Refusal)
+        release()
+        waiting.join(5)
+    [answer] = answers
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Reason.BUNDLE_SUPERSEDED
+    assert tool.ledger_rows() == []
+
+
+@contextmanager
+def locked_order(tool: GuardedTool) -> Iterator[Callable[[], object]]:
+    """Holds what a refund of O1 needs: SQLite's one write lock, PostgreSQL's row."""
+    connection = tool.store.connect()
+    connection.execute("BEGIN")
+    connection.execute("UPDATE orders SET tenant = tenant WHERE order_id = 'O1'")
+    yield lambda: connection.execute("COMMIT")
+    connection.close()
+
+
+def spend_row(
+    spend_id: str, round: int, state: str, digest: bytes = b"d" * 32
+) -> tuple[str, tuple[object, ...]]:
+    executed = state == "EXEC"
+    statement = (
+        "INSERT INTO licet_spend (spend_id, round, state, entries, call_digest, attempt, decision_id, issuer,"
+        " decided_at_us) VALUES (?, ?, ?, ?, ?, '', '', 'permit', 1)"
+    )
+    return statement, (spend_id, round, state, 9 if executed else 0, digest if executed else b"")
+
+
+def attack(tool: GuardedTool, made: tuple[str, tuple[object, ...]]) -> str:
+    statement, parameters = made
+    return tool.attack(statement, *parameters)
