@@ -87,8 +87,26 @@ class Publisher:
         """Publish `body` and return the ack.
 
         Raises:
-            StoreRefused: the server answered no; nothing was stored. StoreUnavailable: no ack within
-            `timeout` seconds, not connected, forbidden, or no stream has the subject.
+            StoreRefused: the server answered no; nothing was stored.
+            StoreUnavailable: no ack in time, not connected, forbidden, or no stream has the subject.
+        """
+        future = await self.begin(subject, body, msg_id=msg_id, headers=headers)
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError as error:
+            raise StoreUnavailable(f"no ack for `{subject}` within {timeout} s") from error
+
+    async def begin(
+        self, subject: str, body: bytes, *, msg_id: str | None = None, headers: dict[str, str] | None = None
+    ) -> "asyncio.Future[PubAck]":
+        """Publish `body` and return the future of its ack, for callers that keep many on their way.
+
+        The caller bounds the wait and cancels what it gives up on: a future nobody cancels stays in the
+        table.
+
+        Raises:
+            StoreUnavailable: nothing was sent.
         """
         if not self._nc.is_connected:
             raise StoreUnavailable("not connected to nats")
@@ -97,20 +115,20 @@ class Publisher:
         token = format(next(self._tokens), "x")
         future: asyncio.Future[PubAck] = asyncio.get_running_loop().create_future()
         self._waiting[token] = (subject, future)
+        future.add_done_callback(lambda _: self._waiting.pop(token, None))
         sent = dict(headers or {})
         if msg_id is not None:
             sent[MSG_ID] = msg_id
         try:
             await self._nc.publish(subject, body, reply=f"{self._inbox}.{token}", headers=sent or None)
-            return await asyncio.wait_for(future, timeout)
-        except TimeoutError as error:
-            raise StoreUnavailable(f"no ack for `{subject}` within {timeout} s") from error
         except NatsError as error:
-            raise StoreUnavailable(
-                f"could not publish to `{subject}`: {str(error) or type(error).__name__}"
-            ) from error
-        finally:
-            self._waiting.pop(token, None)
+            future.cancel()
+            cause = str(error) or type(error).__name__
+            raise StoreUnavailable(f"could not publish to `{subject}`: {cause}") from error
+        except BaseException:
+            future.cancel()
+            raise
+        return future
 
     async def close(self) -> None:
         """Stop listening; whoever still waits gets StoreUnavailable. The connection stays open."""

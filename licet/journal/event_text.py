@@ -1,0 +1,72 @@
+"""Makes any field value fit into an event: valid UTF-8, bounded, and marked where something was left out."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from licet.v1.event_pb2 import Event
+
+MAX_EVENT_BYTES: Final = 256 * 1024
+MAX_TEXT_BYTES: Final = 2_048
+MAX_LONG_TEXT_BYTES: Final = 16_384
+LONG_TEXT: Final = frozenset({"summary", "detail"})
+MAX_ITEMS: Final = 64
+MAX_ITEM_BYTES: Final = 512
+MARK_BYTES: Final = 40
+"""Room for the mark of what was left out."""
+
+OWN: Final = frozenset(
+    {
+        "version",
+        "event_id",
+        "source",
+        "stream",
+        "seq",
+        "prev_hash",
+        "kind",
+        "environment",
+        "checkpoint",
+        "previous_stream",
+    }
+)
+"""Fields that the journal fills in itself."""
+
+
+def fit(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `fields` so that an event of them is at most 256 KiB.
+
+    Text that is no UTF-8 has U+FFFD for what could not be encoded; text too long ends in `…[N bytes more]`;
+    a list too long ends in such a mark as its last item. Numbers are exact or refused.
+
+    Raises:
+        ValueError: no such field, one the journal fills in itself, or a number out of range.
+    """
+    known = Event.DESCRIPTOR.fields_by_name
+    for name in fields:
+        if name not in known or name in OWN:
+            raise ValueError(f"an event has no field `{name[:80]}` to be given")
+    return {name: _value(known[name], value) for name, value in fields.items()}
+
+
+def _value(field: FieldDescriptor, value: Any) -> Any:
+    limit = MAX_LONG_TEXT_BYTES if field.name in LONG_TEXT else MAX_TEXT_BYTES
+    if field.type == FieldDescriptor.TYPE_STRING and field.is_repeated:
+        items = [_text(str(item), MAX_ITEM_BYTES) for item in list(value)[:MAX_ITEMS]]
+        more = len(value) - len(items)
+        return [*items[:-1], f"…[{more + 1} items more]"] if more > 0 else items
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return _text(str(value), limit)
+    return value
+
+
+def _text(text: str, limit: int) -> str:
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:  # a lone surrogate: bytes that were no UTF-8 where they came from
+        text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        raw = text.encode()
+    if len(raw) <= limit:
+        return text
+    kept = raw[: limit - MARK_BYTES].decode("utf-8", "ignore")
+    return f"{kept}…[{len(raw) - len(kept.encode())} bytes more]"
