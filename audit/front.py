@@ -25,10 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import lz4.frame  # type: ignore[import-untyped] # ships none
 from aiohttp import web
+from backports import zstd
 
 from audit.engine import Answer, Engine, EngineError, Statement, statement
 from licet.log import log
@@ -123,18 +124,22 @@ def unpack(body: bytes, encoding: str) -> bytes:
 def _unpack(body: bytes, encoding: str) -> bytes:
     if encoding in {"", "identity"}:
         return body
-    if encoding == "lz4":
-        return bytes(lz4.frame.LZ4FrameDecompressor().decompress(body, max_length=MAX_BODY + 1))
     if encoding == "gzip":
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
-            return file.read(MAX_BODY + 1)
-    if encoding == "deflate":
-        return zlib.decompressobj().decompress(body, MAX_BODY + 1)
-    if encoding == "zstd":
-        from backports import zstd
-
-        return zstd.ZstdDecompressor().decompress(body, max_length=MAX_BODY + 1)
-    raise EngineError(f"Code: {NOT_IMPLEMENTED}. no decompressor for `{encoding}`")
+            return file.read(MAX_BODY + 1)  # raises EOFError for a part of a body
+    decompressor: Any
+    if encoding == "lz4":
+        decompressor = lz4.frame.LZ4FrameDecompressor()
+    elif encoding == "zstd":
+        decompressor = zstd.ZstdDecompressor()
+    elif encoding == "deflate":
+        decompressor = zlib.decompressobj()
+    else:
+        raise EngineError(f"Code: {NOT_IMPLEMENTED}. no decompressor for `{encoding}`")
+    unpacked = bytes(decompressor.decompress(body, MAX_BODY + 1))
+    if not decompressor.eof and len(unpacked) <= MAX_BODY:
+        raise EOFError("it is only a part")
+    return unpacked
 
 
 class Front:

@@ -43,5 +43,6 @@ class StoreAddress:
             database=self.database,
             autogenerate_session_id=False,  # one client, many threads; nothing here needs a session
             query_limit=0,
+            dedicated_pool=True,  # closed with the client
             settings=settings,
         )
