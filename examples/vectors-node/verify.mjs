@@ -1,0 +1,28 @@
+// Checks the project's vectors in another language: node verify.mjs [DIRECTORY]
+// Needs Node 20 and nothing else. Prints what fails; exit status 1 when something does.
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { checkCall } from "./call.mjs";
+
+/** @type {Record<string, (vector: any) => string[]>} */
+const CHECKS = { digest: checkCall, json: checkCall };
+
+const root = process.argv[2] ?? fileURLToPath(new URL("../../tests/vectors", import.meta.url));
+let failed = 0;
+for (const [folder, check] of Object.entries(CHECKS)) {
+  const names = readdirSync(join(root, folder)).filter((name) => name.endsWith(".json")).sort();
+  if (names.length === 0) {
+    console.error(`${folder}: no vectors`);
+    failed += 1;
+  }
+  for (const name of names) {
+    const problems = check(JSON.parse(readFileSync(join(root, folder, name), "utf8")));
+    for (const problem of problems) console.error(`${folder}/${name}: ${problem}`);
+    failed += problems.length > 0 ? 1 : 0;
+  }
+  console.log(`${folder}: ${names.length} vectors`);
+}
+process.exitCode = failed > 0 ? 1 : 0;
