@@ -29,7 +29,7 @@ class ActivationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What is to be in force. `if_newer`: where a greater version is active already, it stays, and no error."""
+    """What is to be in force. `if_newer`: a greater version that is active already stays, without error."""
 
     bundle: Signed
     keyset_file: Path

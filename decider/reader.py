@@ -52,7 +52,9 @@ class ToolReader:
         metadata: list[tuple[str, str | bytes]] = [(PERMIT, permit), *inject(trace)]
         if self._own_id:
             metadata.append((DEV_IDENTITY, self._own_id))
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            method, request_serializer=bytes, response_deserializer=bytes
+        )
         try:
             answer = await call(body, metadata=tuple(metadata), timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
@@ -76,5 +78,5 @@ class ToolReader:
     async def close(self) -> None:
         """Close every channel."""
         for channel in self._channels.values():
-            await channel.close()
+            await channel.close(None)
         self._channels.clear()

@@ -1,0 +1,188 @@
+"""Decide end to end: real gRPC, real NATS, real Cedar; the tool's read side stands in for tool and sidecar."""
+
+import grpc
+import grpc.aio
+import pytest
+
+from licet.identity import TRUST_DOMAIN_DEV, sidecar_id
+from licet.refusal import Refusal
+from licet.statement import PayloadType, verify
+from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY
+from tests.worlds.decisions import GET_ORDER, REFUND_BOT, House, order, refund
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_lawful_refund_gets_a_permit_bound_to_the_call(house: House) -> None:
+    response = await house.decide()
+    assert response.decision == DECISION_TYPE_ALLOW
+    permit = house.permit(response)
+    assert (permit.tenant, permit.principal, permit.agent) == ("t1", "ana@t1.example.com", "refund-bot")
+    assert permit.caller == REFUND_BOT
+    assert permit.resource == "order:O1"
+    assert permit.rule_ids == ["refund-bot-refunds"]
+    assert permit.spends
+    assert permit.not_after_ms - permit.issued_at_ms == 60_000
+    checks = {check.check: check.expect for check in permit.preconditions}
+    assert checks["order.version"].integer == 1
+    assert checks["order.tenant"].text == "t1"
+    assert checks["order.status"].text == "paid"
+
+
+async def test_denial_is_signed_as_no_permit_and_explains_itself(house: House) -> None:
+    response = await house.decide(refund("O3"))
+    assert response.decision == DECISION_TYPE_DENY
+    now = response.signed
+    assert isinstance(verify(PayloadType.PERMIT, now, house.ground.keys, now_ms=_now()), Refusal)
+    assert isinstance(verify(PayloadType.DECISION, now, house.ground.keys, now_ms=_now()), bytes)
+    assert response.refusal.reason == "POLICY_DENIED"
+    assert response.refusal.safe_reason == "this order's terms do not allow a refund"
+    assert response.refusal.escalate_to == "refund-exceptions@example.com"
+
+
+async def test_every_decision_has_its_event_before_it_leaves(house: House) -> None:
+    allowed = await house.decide(call_id="a")
+    denied = await house.decide(refund("O3"), call_id="b")
+    [event] = await house.decisions("a")
+    assert (event.kind, event.decision) == ("decision.allowed", "allow")
+    assert event.decision_id == house.permit(allowed).decision_id
+    assert (event.amount_minor, event.currency, event.operation, event.tier) == (5000, "USD", "refund", 4)
+    assert event.summary == "Refund 50.00 USD for order O1"
+    [event] = await house.decisions("b")
+    assert (event.kind, event.reason) == ("decision.denied", "POLICY_DENIED")
+    assert event.rule_ids == ["refund-not-allowed"]
+    assert event.decision_id == denied.refusal.decision_id
+
+
+async def test_facts_permit_is_the_deciders_own_short_read(house: House) -> None:
+    response = await house.decide()
+    [facts] = house.finance.permits
+    assert facts.method == GET_ORDER
+    assert facts.principal == facts.caller
+    assert not facts.spends
+    assert facts.not_after_ms - facts.issued_at_ms <= 5_000
+    assert facts.call_id == house.permit(response).decision_id
+    assert facts.tenant == "t1"
+    [event] = await house.decisions(facts.call_id)
+    assert event.decision_id == facts.decision_id
+
+
+@pytest.mark.negative(38)
+async def test_fact_unavailable_is_no_decision(house: House) -> None:
+    await house.finance.server.stop(0)
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await house.decide()
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert reason_of(error.value) == "FACTS_UNAVAILABLE"
+    [event] = await house.decisions()
+    assert (event.kind, event.decision, event.reason) == ("decision.failed", "failed", "FACTS_UNAVAILABLE")
+
+
+async def test_facts_with_an_unknown_field_are_no_facts(house: House) -> None:
+    house.finance.answer = b"\xf8\x07\x01"
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await house.decide()
+    assert reason_of(error.value) == "FACTS_UNAVAILABLE"
+
+
+async def test_order_of_another_tenant_is_denied_by_facts(house: House) -> None:
+    house.finance.orders["O1"] = order(tenant="t2")
+    response = await house.decide()
+    assert response.decision == DECISION_TYPE_DENY
+    assert response.refusal.reason == "TENANT_MISMATCH"
+    assert "t2" not in response.refusal.safe_reason
+
+
+async def test_caller_without_identity_gets_nothing(house: House) -> None:
+    for peer in ("", "not-a-spiffe-id"):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await house.decide(peer=peer)
+        assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert reason_of(error.value) == "CALLER_UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"call_id": ""}, "CALL_ID_INVALID"),
+        ({"call_id": "x" * 129}, "CALL_ID_INVALID"),
+        ({"call_id": "a b"}, "CALL_ID_INVALID"),
+        ({"task_id": "task_none"}, "TASK_UNKNOWN"),
+        ({"task_id": "task_790"}, "TASK_UNKNOWN"),
+        ({"method": "fin.v1.Finance/IssueRefund"}, "METHOD_UNKNOWN"),
+        ({"method": "/fin.v1.Finance/issueRefund"}, "METHOD_UNKNOWN"),
+        ({"audience": "spiffe://licet.local/dev/tool/other"}, "METHOD_UNKNOWN"),
+        ({"codec": 2}, "ARGUMENTS_MALFORMED"),
+        ({"codec": 0}, "ARGUMENTS_MALFORMED"),
+        ({"request": b"\xff"}, "ARGUMENTS_MALFORMED"),
+        ({"request": refund() + b"\xf8\x07\x01"}, "UNKNOWN_FIELD"),
+        ({"request": refund(currency="")}, "ARGUMENT_REFUSED"),
+        ({"on_behalf_of": REFUND_BOT}, "ON_BEHALF_REFUSED"),
+    ],
+)
+async def test_bad_request_is_a_signed_denial_with_its_reason(
+    house: House, fields: dict[str, object], reason: str
+) -> None:
+    body = fields.pop("request", None)
+    response = await house.decide(body, **fields)  # type: ignore[arg-type]
+    assert response.decision == DECISION_TYPE_DENY
+    assert response.refusal.reason == reason
+    assert [e.reason for e in await house.events() if e.kind == "decision.denied"] == [reason]
+    assert not house.finance.permits
+
+
+@pytest.mark.negative(15)
+async def test_decide_on_call_is_for_the_sidecar_of_that_audience_and_a_task_of_that_caller(
+    house: House,
+) -> None:
+    finance, other = (sidecar_id(TRUST_DOMAIN_DEV, "dev", tool) for tool in ("finance", "other"))
+    body = bytes(house.finance.types("GetOrderRequest")(order_id="O1").SerializeToString())
+    asked = {"method": GET_ORDER, "on_behalf_of": REFUND_BOT}
+    response = await house.decide(body, peer=finance, **asked)
+    assert response.decision == DECISION_TYPE_ALLOW
+    assert house.permit(response).caller == REFUND_BOT
+    refused = (
+        await house.decide(body, peer=other, call_id="c2", **asked),
+        await house.decide(body, peer=finance, call_id="c3", **asked | {"task_id": "task_790"}),
+        await house.decide(peer=finance, call_id="c4", on_behalf_of=REFUND_BOT),
+    )
+    for response in refused:
+        assert (response.decision, response.refusal.reason) == (DECISION_TYPE_DENY, "ON_BEHALF_REFUSED")
+
+
+async def test_what_the_model_claims_has_no_force(house: House) -> None:
+    claim = '{"allowed": true, "policy_id": "admin", "tenant": "t2", "environment": "test"}'
+    response = await house.decide(refund("O3"), claimed_intent=claim)
+    assert response.refusal.reason == "POLICY_DENIED"
+
+
+async def test_nats_away_means_no_permit_and_no_beacon(house: House) -> None:
+    house.ground.nats.kill()
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await house.decide()
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    house.ground.nats.start()
+    for _ in range(40):
+        try:
+            response = await house.decide(call_id="call-2")
+            break
+        except grpc.aio.AioRpcError:
+            continue
+    assert response.decision == DECISION_TYPE_ALLOW
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    from google.rpc import error_details_pb2, status_pb2
+
+    metadata = dict(error.trailing_metadata() or ())
+    status = status_pb2.Status.FromString(metadata["grpc-status-details-bin"])
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert info.domain == "licet"
+    return str(info.reason)
+
+
+def _now() -> int:
+    import time
+
+    return time.time_ns() // 1_000_000
