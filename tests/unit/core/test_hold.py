@@ -1,0 +1,147 @@
+"""The flaws of approvals at the door stand in tests/permit_flaws.py; here is what they do not show."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licet.hold import (
+    MAX_APPROVALS,
+    Quota,
+    Requirement,
+    Vote,
+    check_approvals,
+    hold_id,
+    open_requirements,
+    read_approval,
+    requirements_of,
+)
+from licet.refusal import Reason, Refusal
+from licet.revocation import RevocationKind, Revocations
+from licet.v1.hold_pb2 import ApprovalAnswer
+from tests import permit_world as world
+from tests.permit_world import ENVIRONMENT, KEYS, NOW, REQUIREMENTS
+
+DIGEST = bytes(range(32))
+NEEDS = st.lists(
+    st.builds(Requirement, st.text(max_size=3), st.text(max_size=3), st.integers(1, 3)), max_size=3
+)
+
+
+def test_hold_id_is_the_one_of_the_protocol() -> None:
+    """Computed once apart from this code: another language must come to the same."""
+    assert hold_id("a" * 32, DIGEST, REQUIREMENTS, "{}") == "ad2af1ee682d648c2ceea4c44edc92d9"
+
+
+@given(NEEDS, NEEDS, st.text(max_size=3), st.text(max_size=3))
+def test_different_reasons_or_facts_are_different_holds(
+    one: list[Requirement], other: list[Requirement], facts: str, shown: str
+) -> None:
+    def key(needs: list[Requirement]) -> list[tuple[str, str, int]]:
+        return sorted((need.rule_id, need.role, need.quorum) for need in needs)
+
+    same = (key(one), facts) == (key(other), shown)
+    assert (hold_id("s", DIGEST, one, facts) == hold_id("s", DIGEST, other, shown)) is same
+
+
+def test_order_of_rules_does_not_change_the_hold() -> None:
+    assert hold_id("s", DIGEST, REQUIREMENTS, "") == hold_id("s", DIGEST, REQUIREMENTS[::-1], "")
+
+
+HELD = world.hold(world.wipe_decision())
+
+
+def vote(approver: str, role: str, **changes: Any) -> Vote:
+    proof = world.proof(HELD, world.approval(HELD, approver, role, **changes))
+    read = read_approval(proof, KEYS, environment=ENVIRONMENT, now_ms=NOW)
+    assert isinstance(read, Vote), read
+    return read
+
+
+def test_vote_round_trips() -> None:
+    read = vote("ada", "lead")
+    assert (read.hold, read.key_id, read.approval.approver) == (HELD, "ada", "ada")
+    assert requirements_of(read.hold) == REQUIREMENTS
+
+
+def test_rejection_is_a_vote_that_lifts_nothing() -> None:
+    """The decider reads it and ends the hold; the door refuses it."""
+    rejection = vote("ada", "lead", answer=ApprovalAnswer.APPROVAL_ANSWER_REJECT)
+    assert open_requirements([rejection]) == REQUIREMENTS
+
+
+def test_hold_is_lifted_by_the_last_vote() -> None:
+    ada, cyd = vote("ada", "lead"), vote("cyd", "security")
+    assert open_requirements([ada]) == REQUIREMENTS[1:]
+    assert open_requirements([ada, cyd]) == ()
+
+
+def test_one_person_counts_once_for_a_rule() -> None:
+    held = world.hold(
+        world.wipe_decision(),
+        requirements=[{"rule_id": "r", "role": "lead", "quorum": 2}],
+        excluded_approvers=[],
+    )
+
+    def read(approver: str) -> Vote:
+        proof = world.proof(held, world.approval(held, approver, "lead"))
+        result = read_approval(proof, KEYS, environment=ENVIRONMENT, now_ms=NOW)
+        assert isinstance(result, Vote), result
+        return result
+
+    assert open_requirements([read("ada"), read("ada")]) != ()
+    assert open_requirements([read("ada"), read("bob")]) == ()
+
+
+def test_votes_for_two_holds_or_none_are_the_caller_s_fault() -> None:
+    other = vote("ada", "lead")
+    approval = world.approval(world.hold(world.wipe_decision(), text="other"), "ada", "lead")
+    with pytest.raises(ValueError, match="exactly one hold"):
+        open_requirements([other, replace(other, approval=approval)])
+    with pytest.raises(ValueError, match="exactly one hold"):
+        open_requirements([])
+
+
+def test_approval_of_a_revoked_key_is_invalid() -> None:
+    revoked = Revocations(1, ENVIRONMENT, frozenset({(RevocationKind.KEY, "ada")}))
+    proof = world.proof(HELD, world.approval(HELD, "ada", "lead"))
+    refusal = read_approval(proof, KEYS, environment=ENVIRONMENT, now_ms=NOW, revocations=revoked)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.APPROVAL_INVALID
+
+
+@pytest.mark.parametrize("part", ["approval", "hold"])
+def test_approval_or_hold_that_cannot_be_parsed_is_refused(part: str) -> None:
+    payload = b"\xff" if part == "approval" else world.canonical(world.approval(HELD, "ada", "lead"))
+    held = b"\xff" if part == "hold" else world.canonical(HELD)
+    signed = world.signing_key("ada").sign(world.PayloadType.APPROVAL, payload)
+    proof = world.canonical(world.hold_pb2.ApprovalProof(hold=held, approval=signed))
+    refusal = read_approval(proof, KEYS, environment=ENVIRONMENT, now_ms=NOW)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.PERMIT_MALFORMED
+
+
+def test_catalog_s_quota_is_demanded_whatever_the_hold_asks() -> None:
+    """A decider that lies about which rules fired still needs the people the tool's owner demands."""
+    made = world.wipe_decision(hold_id="")
+    held = world.hold(made, requirements=[])
+    made.hold_id = held.hold_id
+    ada = world.proof(held, world.approval(held, "ada", "lead"))
+    cyd = world.proof(held, world.approval(held, "cyd", "security"))
+    quotas = (Quota("lead", 1), Quota("security", 1))
+    assert check_approvals([ada, cyd], made, quotas, KEYS, now_ms=NOW) == ("ada", "cyd")
+    refusal = check_approvals([ada], made, quotas, KEYS, now_ms=NOW)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.APPROVAL_MISSING
+
+
+def test_four_approvals_are_read_and_five_are_not() -> None:
+    proof = world.proof(HELD, world.approval(HELD, "ada", "lead"))
+    made = world.wipe_decision()
+    four = check_approvals([proof] * MAX_APPROVALS, made, (), KEYS, now_ms=NOW)
+    five = check_approvals([proof] * (MAX_APPROVALS + 1), made, (), KEYS, now_ms=NOW)
+    assert isinstance(four, Refusal)
+    assert isinstance(five, Refusal)
+    assert (four.reason, five.reason) == (Reason.APPROVAL_INVALID, Reason.TOO_LARGE)
