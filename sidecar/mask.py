@@ -51,12 +51,14 @@ def outbound(pairs: Pairs) -> Pairs:
     )
 
 
-def cleared(output: Plan, body: bytes, paths: tuple[str, ...]) -> bytes:
+def cleared(output: Plan | None, body: bytes, paths: tuple[str, ...]) -> bytes:
     """Return a reply without the fields at `paths`, and without any field the catalog does not know.
 
     Raises DecodeError for a reply that is none, and ValueError or TypeError for a path that names no field:
     the door then answers OUTCOME_UNKNOWN rather than show what it could not mask.
     """
+    if output is None:
+        raise ValueError("the catalog has no output type to mask by")
     message = output.root.message_class.FromString(body)
     message.DiscardUnknownFields()
     for path in paths:

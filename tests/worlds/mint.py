@@ -17,7 +17,7 @@ from licet.catalog import Catalog, Method, read_catalog
 from licet.embedded.dev_keys import make_dev_keys
 from licet.identity import TRUST_DOMAIN_DEV, agent_id, audience_of
 from licet.keyfile import read_secret, read_signed, read_signing_key
-from licet.keys import KeySet, read_keyset
+from licet.keys import KeySet, PublicKey, make_keyset, read_keyset
 from licet.refusal import Refusal
 from licet.spend import spend_id
 from licet.statement import PayloadType, SigningKey, artifact_sha256, canonical
@@ -117,6 +117,13 @@ class Mint:
         )
         assert not isinstance(catalog, Refusal), catalog
         return catalog
+
+    def add_keys(self, *extra: PublicKey) -> None:
+        """Put further public keys into the key set, as the root would."""
+        keys = self.keyset
+        payload = make_keyset(ENVIRONMENT, keys.version + 1, (*keys.keys.values(), *extra))
+        signed = self.key("root").sign(PayloadType.KEYSET, payload)
+        (self.keys_dir / "keyset.signed").write_bytes(canonical(signed))
 
     def method(self, path: str) -> Method:
         versions = self.catalog.method(path)

@@ -1,0 +1,86 @@
+"""`licet sidecar`: runs the door of one tool, and asks a running one whether it is ready."""
+
+import asyncio
+import json
+import logging
+import signal
+import urllib.error
+import urllib.request
+from typing import Annotated, Final
+
+import typer
+from pydantic import ValidationError
+
+from licet.log import configure_logging
+
+app: Final = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_show_locals=False)
+
+
+@app.callback()
+def _sidecar() -> None:
+    """The door of one tool."""
+
+
+@app.command()
+def serve() -> None:
+    """Run the door. Settings come from `LICET_…` variables; every bad value is reported at once.
+
+    Example:
+        LICET_ENVIRONMENT=dev LICET_TOOL=finance … licet sidecar serve
+    """
+    from sidecar.settings import SidecarSettings
+
+    configure_logging("sidecar")
+    try:
+        settings = SidecarSettings()
+    except ValidationError as error:
+        for line in _complaints(error):
+            typer.echo(line, err=True)
+        raise typer.Exit(2) from None
+    import uvloop
+
+    raise typer.Exit(uvloop.run(_serve(settings)))
+
+
+@app.command()
+def ready(
+    address: Annotated[str, typer.Argument(help="health address, host:port")],
+    timeout: Annotated[float, typer.Option(help="seconds to wait for an answer")] = 2.0,
+) -> None:
+    """Ask a running door whether it is ready; prints a reason per subsystem, exit status 1 when it is not."""
+    url = f"http://{address}/ready"
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:
+            typer.echo(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        typer.echo(error.read().decode())
+        raise typer.Exit(1) from None
+    except OSError as error:
+        typer.echo(json.dumps({"ready": False, "error": f"no answer from `{address}`: {error}"}))
+        raise typer.Exit(1) from None
+
+
+async def _serve(settings: "object") -> int:
+    from sidecar.process import Sidecar
+    from sidecar.settings import SidecarSettings
+
+    assert isinstance(settings, SidecarSettings)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    sidecar = Sidecar(settings)
+    await sidecar.start()
+    await ended.wait()
+    left = await sidecar.stop()
+    logging.shutdown()
+    return 1 if left else 0
+
+
+def _complaints(error: ValidationError) -> list[str]:
+    """Return one line for each bad setting, by its variable; values are not repeated, they may be secrets."""
+    lines = []
+    for problem in error.errors():
+        name = "".join(f"LICET_{part}".upper() for part in problem["loc"] if isinstance(part, str))
+        lines.append(f"{name or 'settings'}: {problem['msg'].removeprefix('Value error, ')}")
+    return lines
