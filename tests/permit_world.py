@@ -88,7 +88,7 @@ KEYS = keyset()
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
-    text, integer, message = 9, 3, 11
+    text, integer, message, data, enum = 9, 3, 11, 12, 14
     file = descriptor_pb2.FileDescriptorProto(name="fin.proto", package="fin.v1", syntax="proto3")
     shapes: dict[str, list[tuple[str, int, bool]]] = {
         "Money": [("minor", integer, False), ("currency", text, False)],
@@ -99,16 +99,21 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
             ("tags", text, True),
         ],
         "Wipe": [("book", text, False), ("why", text, False)],
-        "GetOrder": [("order_id", text, False)],
+        "GetOrder": [("order_id", text, False), ("view", enum, False), ("etag", data, False)],
         "Order": [("tenant", text, False), ("version", integer, False), ("money", message, False)],
         "Empty": [],
     }
+    view = file.enum_type.add(name="View")
+    for number, value in enumerate(("VIEW_UNSPECIFIED", "VIEW_FULL")):
+        view.value.add(name=value, number=number)
     for name, parts in shapes.items():
         shape = file.message_type.add(name=name)
         for number, (part, kind, repeated) in enumerate(parts, 1):
             added = shape.field.add(name=part, number=number, type=kind, label=3 if repeated else 1)
             if kind == message:
                 added.type_name = ".fin.v1.Money"
+            if kind == enum:
+                added.type_name = ".fin.v1.View"
     return file
 
 
@@ -133,10 +138,11 @@ def refund(order_id: str = "O1", minor: int = 5000, currency: str = "USD", **mor
 
 WIPE_BODY: bytes = _Wipe(book="B1", why="closing").SerializeToString()
 GET_BODY: bytes = _GetOrder(order_id="O1").SerializeToString()
+GET_FULL_BODY: bytes = _GetOrder(order_id="O1", view=1, etag=b"abc").SerializeToString()
 
 
-def method(path: str, **changes: Any) -> catalog_pb2.Method:
-    common: dict[str, Any] = {"path": path, "codec": Codec.CODEC_PROTOBUF, "descriptors": DESCRIPTORS}
+def method(of: str, /, **changes: Any) -> catalog_pb2.Method:
+    common: dict[str, Any] = {"path": of, "codec": Codec.CODEC_PROTOBUF, "descriptors": DESCRIPTORS}
     of_path: dict[str, dict[str, Any]] = {
         REFUND: {
             "input_type": "fin.v1.Refund",
@@ -176,7 +182,7 @@ def method(path: str, **changes: Any) -> catalog_pb2.Method:
             "say": "Read order {order_id}",
         },
     }
-    return catalog_pb2.Method(**{**common, **of_path[path], **changes})
+    return catalog_pb2.Method(**{**common, **of_path[of], **changes})
 
 
 def catalog_message(**methods: catalog_pb2.Method) -> catalog_pb2.Catalog:
