@@ -39,6 +39,7 @@ from licet.guard import Anchor, Guard, GuardedMethod, Spend, SqliteLedger, serve
 from licet.identity import TRUST_DOMAIN_DEV, audience_of
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signed
 from licet.log import configure_logging, log
+from licet.tracing import configure
 from licet.v1 import decision_pb2, statement_pb2
 
 THREADS = 16
@@ -131,6 +132,7 @@ class Settings:
     calls_file: str
     socket: Path
     anchor: Anchor
+    otlp_endpoint: str
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Settings":
@@ -150,6 +152,7 @@ class Settings:
             environ.get("LICET_TOOL_CALLS_FILE", ""),
             Path(environ["LICET_TOOL_SOCKET"]),
             anchor,
+            environ.get("LICET_OTLP_ENDPOINT", ""),
         )
 
 
@@ -161,7 +164,8 @@ def gated(settings: Settings) -> grpc.Server:
     ledger.install()
     ledger.protect("ledger", "spend_id", "entry")
     guard = Guard(ledger, settings.anchor)
-    method = GuardedMethod(guard, REFUND, finance_pb2.IssueRefundResponse, entries=2)
+    tracing = configure("finance", settings.otlp_endpoint)
+    method = GuardedMethod(guard, REFUND, finance_pb2.IssueRefundResponse, entries=2, tracing=tracing)
 
     def refunds(
         request: finance_pb2.IssueRefundRequest, context: grpc.ServicerContext

@@ -21,7 +21,8 @@ language. `PostgresLedger` lives in `licet.guard.postgres` (extra `guard-postgre
 """
 
 from licet.guard.guard import Guard
-from licet.guard.service import GuardedMethod, serve
+from licet.guard.method import GuardedMethod
+from licet.guard.service import serve
 from licet.guard.sqlite import SqliteLedger
 from licet.guard.standing import Anchor
 from licet.guard.step import Spend

@@ -62,10 +62,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[ReplyT]):
-    """The reply of a step that was executed: now, or before (`stored`)."""
+    """The reply of a step that was executed: now, or before (`stored`: then nothing was written)."""
 
     reply: ReplyT
     stored: bool
+    spend_id: str
+    change_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,8 @@ class Guard:
         inserted = transaction.insert(row)
         case = self._confirm(transaction, call, case)  # may have waited for another transaction
         if not inserted:
-            return Done(effect.reply_type.FromString(_stored(transaction, row)), stored=True)
+            reply = effect.reply_type.FromString(_stored(transaction, row))
+            return Done(reply, stored=True, spend_id=row.spend_id)
         spend = Spend(
             transaction,
             spend_id=row.spend_id,
@@ -182,14 +185,15 @@ class Guard:
             preconditions=tuple(decision.preconditions),
         )
         reply = effect.change(spend)
-        done = spend.finished(effect.entries)
+        written = spend.finished(effect.entries)
         result = reply.SerializeToString(deterministic=True)
         if len(result) > MAX_RESULT_BYTES:
             raise RuntimeError(f"a reply of {len(result)} bytes cannot be kept: {MAX_RESULT_BYTES} at most")
         transaction.insert_result(row.spend_id, result)
-        transaction.append(row.spend_id, done, call.trace_id, call.span_id)
+        transaction.append(row.spend_id, written, call.trace_id, call.span_id)
         self._confirm(transaction, call, case)  # the tool's own locks may have waited too
-        return Done(reply, stored=False)
+        changes = tuple(entry.change_id for entry in written)
+        return Done(reply, stored=False, spend_id=row.spend_id, change_ids=changes)
 
     def _examine(self, call: Call, now_ms: int | None) -> Case | Refusal:
         """Run the checks under what is current. Without `now_ms` the time is left to the database's clock."""
