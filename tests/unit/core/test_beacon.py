@@ -12,8 +12,8 @@ from licet.revocation import NONE, RevocationKind, Revocations
 from licet.tier import CallClass
 from licet.v1 import beacon_pb2
 from licet.v1.statement_pb2 import Signed
-from tests import permit_world as world
-from tests.permit_world import ENVIRONMENT, KEYS, NOW
+from tests.worlds import permit as world
+from tests.worlds.permit import ENVIRONMENT, KEYS, NOW
 
 MINUTE = 60_000
 

@@ -28,8 +28,8 @@ from licet.v1 import catalog_pb2
 from licet.v1.decision_pb2 import CallClass as WireClass
 from licet.v1.decision_pb2 import Codec
 from licet.v1.statement_pb2 import Signed
-from tests import permit_world as world
-from tests.permit_world import ENVIRONMENT, GET, KEYS, METHODS, NOW, REFUND, WIPE
+from tests.worlds import permit as world
+from tests.worlds.permit import ENVIRONMENT, GET, KEYS, METHODS, NOW, REFUND, WIPE
 
 SCHEMA = {
     "type": "object",

@@ -19,7 +19,7 @@ from licet.refusal import Reason, Refusal
 from licet.strict import canonical
 from licet.v1 import event_pb2
 from licet.v1.statement_pb2 import Signed
-from tests.permit_world import KEYS, NOW, signing_key
+from tests.worlds.permit import KEYS, NOW, signing_key
 
 CHECKPOINT = Checkpoint("source", "a" * 32, 256, sha256(b"tip").digest(), 256, NOW)
 

@@ -1,4 +1,4 @@
-"""The flaws of approvals at the door stand in tests/permit_flaws.py; here is what they do not show."""
+"""The flaws of approvals at the door stand in tests/worlds/permit_flaws.py; here is what they do not show."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,8 +21,8 @@ from licet.hold import (
 from licet.refusal import Reason, Refusal
 from licet.revocation import RevocationKind, Revocations
 from licet.v1.hold_pb2 import ApprovalAnswer
-from tests import permit_world as world
-from tests.permit_world import ENVIRONMENT, KEYS, NOW, REQUIREMENTS
+from tests.worlds import permit as world
+from tests.worlds.permit import ENVIRONMENT, KEYS, NOW, REQUIREMENTS
 
 DIGEST = bytes(range(32))
 NEEDS = st.lists(

@@ -9,8 +9,8 @@ from licet.refusal import Reason, Refusal
 from licet.strict import canonical
 from licet.v1 import keys_pb2
 from licet.v1.statement_pb2 import Signed
-from tests import permit_world as world
-from tests.permit_world import ENVIRONMENT, NOW, PUBLIC_KEYS, ROOT
+from tests.worlds import permit as world
+from tests.worlds.permit import ENVIRONMENT, NOW, PUBLIC_KEYS, ROOT
 
 
 def read(signed: Signed, root: bytes = ROOT.public_key, environment: str = ENVIRONMENT) -> KeySet | Refusal:

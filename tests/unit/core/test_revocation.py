@@ -8,8 +8,8 @@ from licet.refusal import Reason, Refusal
 from licet.revocation import NONE, REASON_OF_KIND, RevocationKind, Revocations, read_revocations, succeeds
 from licet.v1 import keys_pb2
 from licet.v1.statement_pb2 import Signed
-from tests import permit_world as world
-from tests.permit_world import ENVIRONMENT, KEYS, NOW
+from tests.worlds import permit as world
+from tests.worlds.permit import ENVIRONMENT, KEYS, NOW
 
 ENTRIES = st.frozensets(st.tuples(st.sampled_from(RevocationKind), st.sampled_from("abcd")), max_size=8)
 

@@ -20,8 +20,8 @@ from licet.strict import canonical
 from licet.v1 import spend_pb2
 from licet.v1.spend_pb2 import Outcome
 from licet.v1.statement_pb2 import Signed
-from tests import permit_world as world
-from tests.permit_world import AUDIENCE, ENVIRONMENT, KEYS, NOW
+from tests.worlds import permit as world
+from tests.worlds.permit import AUDIENCE, ENVIRONMENT, KEYS, NOW
 
 SIDECAR = "spiffe://licet.local/prod/sidecar/finance"
 ATTEMPT = "0123456789abcdef" * 2

@@ -11,7 +11,7 @@ from licet.refusal import Reason, Refusal
 from licet.statement import ROLE_OF_SLOT, artifact_sha256, canonical, parse_signed, strict_parse, verify
 from licet.v1 import catalog_pb2, decision_pb2, keys_pb2
 from licet.v1.statement_pb2 import Signed
-from tests.permit_world import KEYS, NOW, signing_key
+from tests.worlds.permit import KEYS, NOW, signing_key
 
 # Encodings of the points whose order divides 8, sign bit clear: libsodium's ge25519_has_small_order, the
 # eight-torsion of RFC 7748's curve in Edwards form. With the sign bit set each is one more.

@@ -20,9 +20,9 @@ from licet.statement import verify
 from licet.strict import canonical
 from licet.v1.decision_pb2 import Decision
 from licet.v1.statement_pb2 import Signed
-from tests import permit_world as world
-from tests.permit_flaws import FLAWS, LAWFUL, LAWFUL_READ, LAWFUL_WIPE, Flaw, Scene
-from tests.permit_world import DOOR, GET, KEYS, NOW, REFUND, WIPE, at_door
+from tests.worlds import permit as world
+from tests.worlds.permit import DOOR, GET, KEYS, NOW, REFUND, WIPE, at_door
+from tests.worlds.permit_flaws import FLAWS, LAWFUL, LAWFUL_READ, LAWFUL_WIPE, Flaw, Scene
 
 
 def flaws() -> Iterator[Any]:

@@ -14,8 +14,8 @@ from licet.strict import canonical
 from licet.v1.decision_pb2 import ConstraintOp, DecisionType
 from licet.v1.hold_pb2 import ApprovalAnswer
 from licet.v1.statement_pb2 import Signed
-from tests import permit_world as world
-from tests.permit_world import GET, NOW, REFUND, SETTING, Setting
+from tests.worlds import permit as world
+from tests.worlds.permit import GET, NOW, REFUND, SETTING, Setting
 
 
 @dataclass(frozen=True)
