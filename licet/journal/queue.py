@@ -171,6 +171,10 @@ class DurableQueue:
         self._sync_wanted.set()
         await waiter
 
+    def sync_soon(self) -> None:
+        """Have everything `put` so far made durable in the background."""
+        self._sync_wanted.set()
+
     async def acked(self, position: int, within_s: float) -> PubAck:
         """Return the ack of the letter at `position`; call it before anything else is awaited after `put`.
 

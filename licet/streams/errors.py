@@ -6,7 +6,14 @@ class StreamsError(Exception):
 
 
 class StoreUnavailable(StreamsError):  # noqa: N818 - the field's word; it is a state, told to callers as such
-    """No answer: not connected, timed out, forbidden, nobody there. What was sent may be stored or not."""
+    """No ack: not connected, timed out, forbidden, nobody there.
+
+    `maybe_stored` is False only where the message certainly was not stored.
+    """
+
+    def __init__(self, cause: str, *, maybe_stored: bool = True) -> None:
+        super().__init__(cause)
+        self.maybe_stored = maybe_stored
 
 
 class StoreRefused(StreamsError):  # noqa: N818 - as above

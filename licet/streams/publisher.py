@@ -106,12 +106,12 @@ class Publisher:
         table.
 
         Raises:
-            StoreUnavailable: nothing was sent.
+            StoreUnavailable: not connected, or the client's buffer is full.
         """
         if not self._nc.is_connected:
-            raise StoreUnavailable("not connected to nats")
+            raise StoreUnavailable("not connected to nats", maybe_stored=False)
         if len(self._waiting) >= MAX_IN_FLIGHT:
-            raise StoreUnavailable(f"{MAX_IN_FLIGHT} publishes wait for their acks already")
+            raise StoreUnavailable(f"{MAX_IN_FLIGHT} publishes wait for their acks", maybe_stored=False)
         token = format(next(self._tokens), "x")
         future: asyncio.Future[PubAck] = asyncio.get_running_loop().create_future()
         self._waiting[token] = (subject, future)
@@ -157,13 +157,14 @@ class Publisher:
         subject = forbidden[1].lower()  # nats-py hands the server's text on in lower case
         for waited, future in self._waiting.values():
             if waited.lower() == subject and not future.done():
-                future.set_exception(StoreUnavailable(f"this nats user may not publish to `{waited}`"))
+                forbids = f"this nats user may not publish to `{waited}`"
+                future.set_exception(StoreUnavailable(forbids, maybe_stored=False))
 
 
 def parse_ack(data: bytes, headers: dict[str, str]) -> PubAck | StoreRefused | StoreUnavailable:
     """Read a JetStream publish ack; anything that is not exactly one is StoreUnavailable."""
     if not data and headers.get("Status") == "503":
-        return StoreUnavailable("no stream takes this subject")
+        return StoreUnavailable("no stream takes this subject", maybe_stored=False)
     try:
         answer = json.loads(data)
         if "error" in answer:
