@@ -10,7 +10,7 @@ A number without a fraction is an integer however it is written: `1`, `1.0` and 
 
 import re
 from decimal import Decimal
-from json import JSONDecodeError, JSONDecoder
+from json import JSONDecodeError, JSONDecoder, dumps
 from typing import Final, NoReturn
 
 from licet.call.stop import Stop
@@ -31,7 +31,7 @@ _BRACKET: Final = re.compile(r"[\[\]{}]")
 
 
 def parse_json(body: bytes) -> Json:
-    """Parse one JSON text strictly, any value at the top. Raises Stop; lone surrogates are still inside."""
+    """Parse one JSON text strictly, any value at the top. Raises Stop when it could be read in two ways."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -43,6 +43,11 @@ def parse_json(body: bytes) -> Json:
         parsed: Json = _DECODER.decode(text)
     except JSONDecodeError as error:
         raise Stop(Reason.JSON_STRICT, f"not JSON: {error.msg} at character {error.pos}") from None
+    if "\\u" in text:  # only an escape can spell half a surrogate pair: UTF-8 was checked
+        try:
+            dumps(parsed, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise Stop(Reason.JSON_STRICT, "a lone surrogate") from None
     return parsed
 
 

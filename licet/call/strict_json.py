@@ -67,7 +67,7 @@ class _Builder:
         for name, value in parsed.items():
             self.out = []
             record[name] = self._value(value)
-            entries[_text(name)] = b"".join(self.out)
+            entries[tree.text(name)] = b"".join(self.out)
         self.out = outer
         outer.append(tree.mapping(entries))
         return record
@@ -94,11 +94,4 @@ def _single(value: str | float | bool | None) -> bytes:
         case float():
             return tree.floating(value)
         case _:
-            return _text(value)
-
-
-def _text(value: str) -> bytes:
-    try:
-        return tree.text(value)
-    except UnicodeEncodeError:
-        raise Stop(Reason.JSON_STRICT, "a lone surrogate") from None
+            return tree.text(value)
