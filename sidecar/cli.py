@@ -29,7 +29,9 @@ def serve() -> None:
         LICET_ENVIRONMENT=dev LICET_TOOL=finance … licet sidecar serve
     """
     from sidecar.settings import SidecarSettings
+    from sidecar.tls_floor import require_tls_13
 
+    require_tls_13()
     configure_logging("sidecar")
     try:
         settings = SidecarSettings()

@@ -106,6 +106,7 @@ class Knowledge:
         self._arrived = asyncio.Event()
         self._ask_at = 0.0
         self._changed = asyncio.Condition()
+        self._streams: frozenset[str] = frozenset()
         self._catalog_stamp: tuple[int, int] = (0, 0)
         self.trouble = "no beacon yet"
         """Why there is no state, or why the newest beacon was not taken; empty when all is well."""
@@ -118,6 +119,10 @@ class Knowledge:
     def state(self) -> DoorState | None:
         """Return what the door checks against; None before the first beacon."""
         return self._state
+
+    def streams(self) -> frozenset[str]:
+        """Return the paths that stream from the server."""
+        return self._streams
 
     def held(self) -> HeldBeacon | None:
         """Return the newest beacon; None before the first."""
@@ -323,6 +328,9 @@ class Knowledge:
 
     async def _publish(self, new: Known) -> None:
         state = self._door_state(new)
+        if self._known is None or self._known.catalog is not new.catalog:
+            methods = new.catalog.methods.items()
+            self._streams = frozenset(path for path, one in methods if one.current.server_streaming)
         async with self._changed:
             self._known, self._state, self.trouble = new, state, ""
             self._changed.notify_all()

@@ -33,6 +33,7 @@ from sidecar.outbox import OutboxRelay
 from sidecar.quota import Quota
 from sidecar.settings import SidecarSettings
 from sidecar.spend import SpendClient
+from sidecar.tls import CertificateFiles, channel_credentials, server_credentials
 from sidecar.tool import SocketTool
 
 LOG: Final = logging.getLogger(__name__)
@@ -65,10 +66,11 @@ class Sidecar:
         self._tracing = tracing.configure("licet-sidecar", settings.otlp_endpoint, settings.instance)
         self._tool = SocketTool(settings.tool_socket)
         self._guard = GuardLink(self._tool.channel)
+        certificates = _certificates(settings)
         self._decider = DeciderLink(
             settings.decider,
             self._audience,
-            credentials=None,
+            credentials=channel_credentials(certificates) if certificates is not None else None,
             identity=self._source if settings.dev_identity else "",
         )
         self._knowledge = Knowledge(
@@ -188,8 +190,14 @@ class Sidecar:
         settings = self._settings
         identify = identify_certified if settings.tls else identify_development
         self._server = aio.server(options=SERVER_OPTIONS)
-        self._server.add_generic_rpc_handlers((GrpcDoor(self._door.handle, identify),))
-        self.port = self._server.add_insecure_port(settings.listen)
+        door = GrpcDoor(self._door.handle, identify, streams=self._knowledge.streams)
+        self._server.add_generic_rpc_handlers((door,))
+        certificates = _certificates(settings)
+        self.port = (
+            self._server.add_insecure_port(settings.listen)
+            if certificates is None
+            else self._server.add_secure_port(settings.listen, server_credentials(certificates))
+        )
         await self._server.start()
         self._health = HealthServer(self.reasons)
         host, _, port = settings.health_listen.rpartition(":")
@@ -203,6 +211,13 @@ class Sidecar:
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
         running = asyncio.get_running_loop()
         self._tasks.extend(running.create_task(loop) for loop in loops)
+
+
+def _certificates(settings: SidecarSettings) -> CertificateFiles | None:
+    certificate, key, authority = settings.tls_certificate_file, settings.tls_key_file, settings.tls_ca_file
+    if certificate is None or key is None or authority is None:
+        return None
+    return CertificateFiles(certificate, key, authority)
 
 
 def _beacon_reason(age_ms: int | None, trouble: str) -> str:
