@@ -55,7 +55,8 @@ def complaints(error: ValidationError) -> list[str]:
     lines = []
     for problem in error.errors():
         name = "".join(f"LICET_{part}".upper() for part in problem["loc"] if isinstance(part, str))
-        lines.append(f"{name or 'settings'}: {problem['msg'].removeprefix('Value error, ')}")
+        what = "is required" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{name or 'settings'}: {what}")
     return lines
 
 

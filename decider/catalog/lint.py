@@ -133,8 +133,10 @@ def _names(method: MethodSource) -> Iterator[_Raw]:
                 f"`{path}` stands in the resource; set `resource_personal: true`",
                 False,
             )
-    if method.money is not None and not set(method.money) <= shown:
-        yield Level.WARNING, "say-money", "the summary does not show amount and currency", False
+    if method.money is not None:
+        amount, currency = method.money
+        if currency not in shown or not shown & {"amount", amount}:
+            yield Level.WARNING, "say-money", "the summary does not show amount and currency", False
 
 
 def _types(method: MethodSource, types: MethodTypes) -> Iterator[_Raw]:

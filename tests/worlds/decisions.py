@@ -90,7 +90,7 @@ class Ground:
 
 @dataclass
 class Finance:
-    """The finance tool's read side as its sidecar would let it be seen: verifies the permit, answers GetOrder."""
+    """The finance tool read side as its sidecar shows it: verifies the permit, answers GetOrder."""
 
     keys: KeySet
     orders: dict[str, dict[str, Any]] = field(default_factory=dict)

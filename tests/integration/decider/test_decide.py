@@ -1,4 +1,4 @@
-"""Decide end to end: real gRPC, real NATS, real Cedar; the tool's read side stands in for tool and sidecar."""
+"""Decide end to end: real gRPC, NATS, Cedar; the tool's read side stands in for tool and sidecar."""
 
 import grpc
 import grpc.aio
