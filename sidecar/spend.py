@@ -33,7 +33,7 @@ from licet.permit import Permit
 from licet.refusal import Reason, Refusal
 from licet.spend import FENCED_STATUS_CODE, outcome_payload, reserve_payload
 from licet.statement import PayloadType, SigningKey, canonical, parse_signed
-from licet.streams import PubAck, Publisher, StoreRefused, StoreUnavailable, stream_spend, subject_spend
+from licet.streams import PubAck, Publishing, StoreRefused, StoreUnavailable, stream_spend, subject_spend
 from licet.streams.subjects import OUTCOME, RESERVE
 from licet.v1 import spend_pb2
 from licet.v1.decision_pb2 import Decision
@@ -109,7 +109,7 @@ class SpendClient:
     def __init__(
         self,
         queue: DurableQueue,
-        publisher: Publisher,
+        publisher: Publishing,
         *,
         environment: str,
         tool: str,
@@ -142,7 +142,7 @@ class SpendClient:
         environment: str,
         tool: str,
         sidecar: str,
-        publisher: Publisher,
+        publisher: Publishing,
         spend_key: SigningKey,
         beacon: Callable[[], HeldBeacon | None],
         now_ms: Callable[[], int] = system_ms,

@@ -35,7 +35,7 @@ from licet.journal.queue import CAP_BYTES, DurableQueue, Letter
 from licet.journal.spool import SpoolError
 from licet.log import log
 from licet.statement import PayloadType, SigningKey, canonical
-from licet.streams.publisher import PubAck, Publisher
+from licet.streams.publisher import PubAck, Publishing
 from licet.v1.event_pb2 import Event
 from licet.v1.statement_pb2 import Signed
 
@@ -88,7 +88,7 @@ class Journal:
         environment: str,
         subject: str,
         checkpoint_key: SigningKey,
-        publisher: Publisher | None = None,
+        publisher: Publishing | None = None,
         clock: Callable[[], int] = clock_us,
         cap_bytes: int = CAP_BYTES,
         checkpoint_s: float = CHECKPOINT_S,
@@ -117,7 +117,7 @@ class Journal:
         journal._timer = asyncio.create_task(journal._checkpoint_loop(checkpoint_s))
         return journal
 
-    def attach(self, publisher: Publisher) -> None:
+    def attach(self, publisher: Publishing) -> None:
         """Publish through `publisher` from now on."""
         self._queue.attach(publisher)
 

@@ -24,7 +24,7 @@ from typing import Final, Self
 from licet.journal.spool import Spool, SpoolBroken, SpoolFull
 from licet.log import log
 from licet.streams.errors import StoreRefused, StoreUnavailable
-from licet.streams.publisher import PubAck, Publisher
+from licet.streams.publisher import PubAck, Publishing
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class DurableQueue:
         self._spool = spool
         self._cap_bytes = cap_bytes
         self._settles = settles
-        self._publisher: Publisher | None = None
+        self._publisher: Publishing | None = None
         self._sent_to = spool.done
         self._on_way: deque[_Sent] = deque()
         self._failed: str = ""
@@ -106,7 +106,7 @@ class DurableQueue:
         cls,
         directory: Path,
         *,
-        publisher: Publisher | None = None,
+        publisher: Publishing | None = None,
         cap_bytes: int = CAP_BYTES,
         settles: Callable[[Letter, StoreRefused], bool] = never_settled,
     ) -> Self:
@@ -127,7 +127,7 @@ class DurableQueue:
             queue.attach(publisher)
         return queue
 
-    def attach(self, publisher: Publisher) -> None:
+    def attach(self, publisher: Publishing) -> None:
         """Publish through `publisher` from now on."""
         self._publisher = publisher
         self._wake.set()

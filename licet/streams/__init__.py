@@ -10,7 +10,7 @@ from licet.streams.errors import (
     StreamsError,
     UnsafeChange,
 )
-from licet.streams.publisher import PubAck, Publisher, parse_ack
+from licet.streams.publisher import PubAck, Publisher, Publishing, parse_ack
 from licet.streams.reconcile import Applied, apply_streams, check_streams
 from licet.streams.settings import (
     EMBEDDED_SIZES,
@@ -46,6 +46,7 @@ __all__ = [
     "Problem",
     "PubAck",
     "Publisher",
+    "Publishing",
     "SpendPosition",
     "StoreRefused",
     "StoreUnavailable",

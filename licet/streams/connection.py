@@ -74,15 +74,16 @@ class NatsSettings:
 class Connection(Client):
     """A nats-py client that tells its listeners about errors, permission violations above all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         super().__init__()
+        self._quiet = quiet
         self.listeners: list[Callable[[Exception], None]] = []
         self._logged = ""
 
     async def on_error(self, error: Exception) -> None:
         """Hand `error` to every listener; registered as nats-py's error callback."""
         text = str(error)[:300]
-        if text != self._logged:  # every failed reconnect says the same again
+        if text != self._logged and not self._quiet:  # every failed reconnect says the same again
             log(logger, logging.WARNING, "nats.error", detail=text)
             self._logged = text
         for listener in tuple(self.listeners):
@@ -109,7 +110,7 @@ async def connect(
         CredentialsRefused: the server does not accept the user or the password.
         StoreUnavailable: no server answered within `within_s`.
     """
-    connection = Connection()
+    connection = Connection(quiet=not forever)  # a command tells its user itself
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def watch(error: Exception) -> None:

@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -39,6 +39,26 @@ class PubAck:
     stream: str
     seq: int
     duplicate: bool = False
+
+
+class Publishing(Protocol):
+    """What a durable queue and a spend client need of a publisher.
+    tests.
+    """
+
+    @property
+    def connected(self) -> bool:
+        """Whether a publish has a chance right now."""
+
+    async def begin(
+        self, subject: str, body: bytes, *, msg_id: str | None = None
+    ) -> "asyncio.Future[PubAck]":
+        """Publish and return the future of the ack."""
+
+    async def publish(
+        self, subject: str, body: bytes, *, msg_id: str | None = None, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> PubAck:
+        """Publish and return the ack."""
 
 
 class Publisher:

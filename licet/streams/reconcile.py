@@ -35,7 +35,7 @@ async def apply_streams(
 ) -> tuple[Applied, ...]:
     """Create what is missing and bring the rest to the wanted settings; a second run changes nothing.
 
-    A stream is never deleted or recreated, and a longer `max_age` or larger `max_bytes` than asked for stays.
+    A stream is never deleted or recreated, and where messages are stored a longer `max_age` stays.
 
     Raises:
         UnsafeChange: the change would evict stored messages, or the server cannot make it in place.
