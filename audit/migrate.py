@@ -18,6 +18,8 @@ from typing import Any, Final
 FILE_NAME: Final = re.compile(r"(\d{4})_([a-z_]+)\.sql")
 RETENTION_DAYS: Final = 400
 """Days that rows are kept, by JetStream time, unless the settings say otherwise."""
+MAX_RETENTION_DAYS: Final = 10_000
+"""ClickHouse reckons TTL in seconds that end in 2106; a later end wraps around and drops rows at once."""
 _PATH: Final = "/clickhouse/tables/{shard}/{database}/{table}"
 
 _LEDGER: Final = """
@@ -55,8 +57,8 @@ class Layout:
     def __post_init__(self) -> None:
         if self.cluster and not re.fullmatch(r"[A-Za-z0-9_-]+", self.cluster):
             raise ValueError(f"`{self.cluster}` is no cluster name")
-        if self.retention_days < 1:
-            raise ValueError("retention must be one day or more")
+        if not 1 <= self.retention_days <= MAX_RETENTION_DAYS:
+            raise ValueError(f"retention must be 1 to {MAX_RETENTION_DAYS} days")
 
     def render(self, text: str) -> str:
         """Return `text` with engines, ON CLUSTER and retention filled in."""

@@ -367,7 +367,8 @@ def insert_settings(token: str) -> Mapping[str, str]:
         "insert_deduplication_token": token,
         "insert_deduplicate": "1",
         "async_insert": "0",
-        "deduplicate_blocks_in_dependent_materialized_views": "1",
+        # A batch that is dropped here must not reach `call_states`: the one that was kept did.
+        "deduplicate_blocks_in_dependent_materialized_views": "0",
         "max_insert_block_size": "1048576",
         "min_insert_block_size_rows": "1048576",
         "min_insert_block_size_bytes": str(1 << 30),

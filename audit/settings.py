@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from audit.migrate import RETENTION_DAYS, Layout
+from audit.migrate import MAX_RETENTION_DAYS, RETENTION_DAYS, Layout
 from audit.store import StoreAddress
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
 
@@ -26,7 +26,9 @@ class StoreSettings(BaseSettings):
     clickhouse_password_file: Path | None = Field(default=None, description="file with the password")
     clickhouse_database: str = Field(default="default", description="database that holds the tables")
     clickhouse_cluster: str = Field(default="", description="cluster name; empty for one server")
-    retention_days: int = Field(default=RETENTION_DAYS, ge=1, description="days that rows are kept")
+    retention_days: int = Field(
+        default=RETENTION_DAYS, ge=1, le=MAX_RETENTION_DAYS, description="days that rows are kept"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

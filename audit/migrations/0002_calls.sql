@@ -1,5 +1,5 @@
 -- One row a decision, with its story's end. Every state is idempotent (max, min, a set): a block that reaches this
--- table twice changes nothing. Decision fields are taken from the decider's events alone.
+-- table twice changes nothing, so it needs no deduplication of its own. Decision fields are taken from the decider's events alone.
 CREATE TABLE IF NOT EXISTS call_states ${on_cluster}
 (
     decision_id String,
@@ -38,7 +38,7 @@ ENGINE = ${aggregating_merge_tree}
 PARTITION BY toYYYYMM(day)
 ORDER BY decision_id
 TTL day + INTERVAL ${retention_days} DAY
-SETTINGS allow_nullable_key = 0, ${deduplication_window} = 10000;
+SETTINGS allow_nullable_key = 0;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS calls_from_events ${on_cluster} TO call_states AS
 SELECT

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import pytest_asyncio
 
 from audit.migrate import Layout, migrate
 from audit.store import StoreAddress
@@ -105,7 +106,7 @@ def make_store(front: Front) -> Store:
     admin.close()
     address = front.address(name)
     client = address.client()
-    for _ in migrate(client, Layout(retention_days=36_500)):
+    for _ in migrate(client, Layout(retention_days=9_000)):
         pass
     return Store(address, client)
 
@@ -234,7 +235,7 @@ class House:
         assert counts == [(last, last, 1, last)]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture
 async def house(nats: NatsServer, store: Store, tmp_path: Path) -> AsyncIterator[House]:
     made = House(nats, store, tmp_path)
     yield made
