@@ -1,0 +1,80 @@
+"""Each fuzz target keeps its invariant for half a minute, and for longer under `make soak`.
+
+LICET_FUZZ_SECONDS and LICET_SOAK_FUZZ_SECONDS set the times of one target; targets share nothing, so workers
+run them side by side.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in HERE.glob("fuzz_*.py"))
+SECONDS = int(os.environ.get("LICET_FUZZ_SECONDS", "30"))
+SOAK_SECONDS = int(os.environ.get("LICET_SOAK_FUZZ_SECONDS", "300"))
+BROKEN = '''"""Never more than two bytes: broken on purpose."""
+INSTRUMENT = ["json"]
+def seeds(): return []
+def check(data): assert len(data) <= 2
+'''
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("atheris") is None, reason="NOT FUZZED: no atheris for this Python"
+    ),
+    pytest.mark.timeout(SECONDS + 60),
+]
+
+
+def run(folder: Path, target: str, seconds: int, artifacts: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(folder / "run.py"), target, "--seconds", str(seconds)]
+    return subprocess.run(
+        [*command, "--artifacts", str(artifacts)], capture_output=True, text=True, check=False, cwd=artifacts
+    )
+
+
+def check(target: str, seconds: int, artifacts: Path) -> None:
+    done = run(HERE, target, seconds, artifacts)
+    assert (done.returncode, list(artifacts.iterdir())) == (0, []), done.stderr[-4000:]
+    runs = int(done.stderr.rpartition("stat::number_of_executed_units: ")[2].split()[0])
+    assert runs > 100 * seconds, "too slow to find anything"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_invariant_holds_under_fuzzing(target: str, tmp_path: Path) -> None:
+    check(target, SECONDS, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_SECONDS + 60)
+@pytest.mark.parametrize("target", TARGETS)
+def test_invariant_holds_under_long_fuzzing(target: str, tmp_path: Path) -> None:
+    check(target, SOAK_SECONDS, tmp_path)
+
+
+def test_broken_invariant_is_found_and_its_input_kept(tmp_path: Path) -> None:
+    folder, artifacts = tmp_path / "fuzz", tmp_path / "artifacts"
+    shutil.copytree(HERE, folder)
+    artifacts.mkdir()
+    (folder / "fuzz_broken.py").write_text(BROKEN)
+    done = run(folder, "broken", 20, artifacts)
+    assert done.returncode != 0
+    (kept,) = artifacts.iterdir()
+    again = subprocess.run(
+        [sys.executable, str(folder / "run.py"), "broken", str(kept)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode != 0
+    assert "AssertionError" in again.stderr
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_first_line_of_a_target_is_its_invariant(target: str) -> None:
+    assert re.match(r'"""[A-Z].{20,}', (HERE / f"fuzz_{target}.py").read_text())
