@@ -42,9 +42,7 @@ class PubAck:
 
 
 class Publishing(Protocol):
-    """What a durable queue and a spend client need of a publisher.
-    tests.
-    """
+    """What a durable queue and a spend client need of a publisher."""
 
     @property
     def connected(self) -> bool:

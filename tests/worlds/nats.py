@@ -1,0 +1,174 @@
+"""A nats-server with the streams of one environment, its users, and ways to look into it and to get in its
+way.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from licet.beacon import HeldBeacon, read_beacon
+from licet.embedded.nats_accounts import SETUP, sidecar_user
+from licet.embedded.nats_server import NatsServer
+from licet.permit import DoorState, Permit, Presented, examine
+from licet.refusal import Refusal
+from licet.revocation import NONE
+from licet.streams import (
+    EMBEDDED_SIZES,
+    Connection,
+    Publisher,
+    StoredMessage,
+    apply_streams,
+    connect,
+    read_seq,
+    stream_info,
+)
+from licet.v1.statement_pb2 import Signed
+from tests.worlds.guarded_tool import QuickMint
+from tests.worlds.mint import AGENT, ENVIRONMENT, REFUND, now_ms, refund
+
+TOOLS = ("finance", "crm")
+
+
+class NatsWorld:
+    """One running server; connections it opened are closed with it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.server = NatsServer(directory, environment=ENVIRONMENT, tools=TOOLS)
+        self._open: list[Connection] = []
+        self.setup: Connection
+
+    async def start(self) -> None:
+        self.server.start()
+        self.setup = await self.connect(SETUP)
+        await apply_streams(self.setup, ENVIRONMENT, sizes=EMBEDDED_SIZES)
+
+    async def stop(self) -> None:
+        for connection in self._open:
+            with contextlib.suppress(Exception):
+                await connection.close()
+        self.server.stop()
+
+    async def connect(self, user: str, url: str | None = None) -> Connection:
+        connection = await connect(self.server.settings(user, url=url), f"test-{user}")
+        self._open.append(connection)
+        return connection
+
+    async def sidecar(self, tool: str = "finance", url: str | None = None) -> Publisher:
+        return await Publisher.open(await self.connect(sidecar_user(tool), url))
+
+    async def messages(self, stream: str) -> list[StoredMessage]:
+        info = await stream_info(self.setup, stream)
+        assert info is not None
+        numbers = range(info["state"]["first_seq"] or 1, info["state"]["last_seq"] + 1)
+        found = [await read_seq(self.setup, stream, number) for number in numbers]
+        return [message for message in found if message is not None]
+
+    async def subjects(self) -> dict[str, set[str]]:
+        """Return every subject that holds a message, by stream."""
+        found: dict[str, set[str]] = {}
+        for name in ("SPEND", "SPEND_LOG", "AUDIT", "LEDGER", "CONFIG"):
+            stream = f"LICET_{name}_{ENVIRONMENT}"
+            found[stream] = {message.subject for message in await self.messages(stream)}
+        return found
+
+    async def until(self, stream: str, count: int) -> list[StoredMessage]:
+        """Return the messages of `stream` once there are `count` of them."""
+        async with asyncio.timeout(10):
+            while len(found := await self.messages(stream)) < count:  # noqa: ASYNC110 - the server's doing
+                await asyncio.sleep(0.02)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def nats_world(directory: Path) -> AsyncIterator[NatsWorld]:
+    world = NatsWorld(directory)
+    try:
+        await world.start()
+        yield world
+    finally:
+        await world.stop()
+
+
+class Door:
+    """What a door knows, and permits that it examined: the real thing, from a mint."""
+
+    def __init__(self, mint: QuickMint) -> None:
+        self.mint = mint
+        self.held = self.hold(mint.beacon())
+
+    def hold(self, signed: Signed) -> HeldBeacon:
+        now = now_ms()
+        beacon = read_beacon(signed, self.mint.keyset, environment=ENVIRONMENT, now_ms=now)
+        assert not isinstance(beacon, Refusal), beacon
+        return HeldBeacon.received(beacon, now_ms=now, monotonic_ms=now)
+
+    def says(self, **changes: Any) -> None:
+        """Hold another beacon from now on."""
+        self.held = self.hold(self.mint.beacon(**changes))
+
+    def permit(self, **changes: Any) -> Permit:
+        """Return a permit that came through checks 2 to 11."""
+        body = refund().SerializeToString()
+        now = now_ms()
+        self.held = HeldBeacon(self.held.beacon, now, 0)
+        state = DoorState(
+            environment=ENVIRONMENT,
+            audience=self.mint.audience,
+            catalog=self.mint.catalog,
+            keys=self.mint.keyset,
+            revocations=NONE,
+            beacon=self.held,
+            k_tool=self.mint.k_tool,
+            generation=self.held.beacon.generation,
+        )
+        raw = self.mint.permit(body=body, generation=self.held.beacon.generation, **changes)
+        presented = Presented(REFUND, (raw,), (), body, AGENT)
+        permit = examine(presented, state, now_ms=now, monotonic_ms=now)
+        assert not isinstance(permit, Refusal), permit
+        return permit
+
+
+class Proxy:
+    """A TCP proxy before the server that can lose what the server answers, or everything."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.swallow = False
+        self.black_hole = False
+        self._pairs: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.cut()
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        """Break every connection."""
+        for writer in self._pairs:
+            writer.close()
+        self._pairs.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._port)
+        self._pairs += (writer, upstream)
+        await asyncio.gather(
+            self._carry(reader, upstream, answers=False),
+            self._carry(upstream_reader, writer, answers=True),
+            return_exceptions=True,
+        )
+
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
+        while block := await reader.read(65_536):
+            if self.black_hole or (answers and self.swallow):
+                continue
+            writer.write(block)
+            await writer.drain()
+        writer.close()
