@@ -10,6 +10,7 @@ A forbid with `@hold("role:n")` holds: denied, every determining forbid a hold, 
 holds. Which holds were lifted by approvals comes in as an argument; approvals are never in rule text.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,19 +28,25 @@ Value = str | int | bool | tuple["Value", ...] | Mapping[str, "Value"]
 PRINCIPAL_TYPE: Final = "Agent"
 PLAIN_RESOURCE_TYPE: Final = "Resource"
 
-CONTEXT_ATTRIBUTES: Final = (
-    "environment",
-    "tenant",
-    "principal",
-    "task",
-    "tool",
-    "method",
-    "class",
-    "tier",
-    "amount_minor",
-    "currency",
+SAMPLE_CONTEXT: Final[Mapping[str, str | int]] = {
+    "environment": "",
+    "tenant": "",
+    "principal": "",
+    "task": "",
+    "tool": "",
+    "method": "",
+    "class": "",
+    "tier": 0,
+    "amount_minor": 0,
+    "currency": "",
+}
+"""Everything a rule may know beside the facts, with its type; a schema declares what it uses."""
+
+_ACTION: Final = re.compile(
+    r'^action "([^"\\]+)"[^{;]* appliesTo \{\s*principal: [^\n]*\s*resource: \[([^\]]*)\]', re.MULTILINE
 )
-"""Everything a rule may know beside the facts; a schema declares what it uses."""
+_NAMESPACE: Final = re.compile(r"^namespace ", re.MULTILINE)
+NO_ENTITIES: Final = cedarpy.Entities.from_json_str("[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +108,11 @@ class RuleSet:
         }
         self._slices: dict[str, tuple[cedarpy.PolicySet, cedarpy.PolicySet]] = {}
         self._declared: dict[tuple[str, str, str], dict[str, bool]] = {}
+        self._try_actions()
 
     def _validate(self, rules: str) -> None:
+        if _NAMESPACE.search(str(self._schema)):
+            raise RulesError(("the schema has a namespace: declare entities and actions without one",))
         result = cedarpy.validate_policies(rules, self._schema)
         if not result.validation_passed:
             names = result.id_annotations_by_policy_id
@@ -113,6 +123,21 @@ class RuleSet:
                 )
                 or ("the rules do not fit the schema",)
             )
+
+    def _try_actions(self) -> None:
+        """Ask for every action once, without rules: a context that we never fill would fail every call."""
+        faults = []
+        nothing = policy_set(())
+        for operation, resources in _ACTION.findall(str(self._schema)):
+            for resource_type in (name.strip() for name in resources.split(",")):
+                call = RuleCall("agent", operation, resource_type, "resource", {}, SAMPLE_CONTEXT)
+                context = orjson.dumps(self._known(call, "context", call.context)).decode()
+                request = {**_request(call), "context": context}
+                answer = self._ask(request, nothing, NO_ENTITIES)
+                if isinstance(answer, Failed):
+                    faults.append(f"action `{operation}` on `{resource_type}`: {answer.detail}")
+        if faults:
+            raise RulesError(tuple(faults))
 
     def evaluate(self, call: RuleCall, *, lifted: frozenset[str] = frozenset()) -> Evaluation:
         """Evaluate one call. `lifted` are the ids of hold rules that enough people approved. Never raises."""
@@ -126,12 +151,8 @@ class RuleSet:
         uid = {"type": call.resource_type, "id": call.resource}
         entity = {"uid": uid, "attrs": self._known(call, "resource", call.attributes), "parents": []}
         entities = cedarpy.Entities.from_json_str(orjson.dumps([entity]).decode(), self._schema)
-        request = {
-            "principal": {"type": PRINCIPAL_TYPE, "id": call.agent},
-            "action": {"type": "Action", "id": call.operation},
-            "resource": uid,
-            "context": orjson.dumps(self._known(call, "context", call.context)).decode(),
-        }
+        context = orjson.dumps(self._known(call, "context", call.context)).decode()
+        request = {**_request(call), "context": context}
         answer = self._ask(request, full, entities)
         if not isinstance(answer, Forbidden) or not answer.rule_ids:
             return answer
@@ -196,6 +217,14 @@ class RuleSet:
         result = cedarpy.validate_policies(text, self._schema)
         named = result.id_annotations_by_policy_id
         return frozenset(named[error.policy_id] for error in result.errors if error.policy_id in named)
+
+
+def _request(call: RuleCall) -> dict[str, Any]:
+    return {
+        "principal": {"type": PRINCIPAL_TYPE, "id": call.agent},
+        "action": {"type": "Action", "id": call.operation},
+        "resource": {"type": call.resource_type, "id": call.resource},
+    }
 
 
 def quoted(text: str) -> str:

@@ -68,11 +68,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What one decision gets from outside: its id (UUIDv7), the time, the round, its place in the trace."""
+    """What one decision gets from outside: its id (UUIDv7), the time, the round, its place in the trace.
+
+    `executed`: the step has had its effect already.
+    """
 
     decision_id: str
     now_ms: int
     round: int = 0
+    executed: bool = False
     traceparent: str = ""
 
 
@@ -171,6 +175,8 @@ def _by_rules(
     match evaluation:
         case Forbidden(rule_ids):
             decision = _decision(envelope, in_force, moment, DecisionType.DECISION_TYPE_DENY, rule_ids)
+            if moment.executed:  # a retry after a lost reply: its own effect is what the rules now object to
+                return _denied(decision, Refusal(Reason.SPENT), in_force.bundle)
             return _denied(decision, Refusal(Reason.POLICY_DENIED), in_force.bundle)
         case Held(requirements):
             everyone = (*requirements, *_catalog_requirements(envelope.method, ()))
@@ -199,7 +205,8 @@ def deny(refused: Refused | Envelope, refusal: Refusal, in_force: InForce, momen
 
 
 def _denied(decision: Decision, refusal: Refusal, bundle: LoadedBundle) -> Verdict:
-    notes = [bundle.notes[rule_id] for rule_id in decision.rule_ids if rule_id in bundle.notes]
+    rule_ids = decision.rule_ids if refusal.reason is Reason.POLICY_DENIED else ()
+    notes = [bundle.notes[rule_id] for rule_id in rule_ids if rule_id in bundle.notes]
     safe = next((note.safe_reason for note in notes if note.safe_reason), MESSAGE[refusal.reason])
     decision.reason = safe
     way = next((note.escalate_to for note in notes if note.escalate_to), bundle.escalate_to)

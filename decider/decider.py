@@ -30,7 +30,7 @@ from decider.in_force import InForce
 from decider.mint import mint
 from decider.reader import ReadFailed, ToolReader
 from decider.record import decision_fields, failure_event, verdict_event
-from decider.rounds import next_round
+from decider.rounds import Standing, standing_of
 from licet import telemetry
 from licet.call import tool_key
 from licet.event import EventKind
@@ -155,14 +155,14 @@ class _Case:
 
     async def _decided(self, envelope: Envelope, house: House, in_force: InForce) -> DecideResponse | Refusal:
         try:
-            facts, round_ = await asyncio.gather(
-                self._facts(envelope, in_force), self._round(envelope, house, in_force)
+            facts, standing = await asyncio.gather(
+                self._facts(envelope, in_force), self._standing(envelope, house, in_force)
             )
         except StreamsError as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
         if isinstance(facts, Refusal):
             return facts
-        self.moment = replace(self.moment, round=round_)
+        self.moment = replace(self.moment, round=standing.round, executed=standing.executed)
         mismatch = check_tenant(envelope, facts)
         if mismatch is not None:
             return await self._answer(deny(envelope, mismatch, in_force, self.moment), envelope)
@@ -175,10 +175,10 @@ class _Case:
                 span.set(telemetry.BUNDLE_VERSION, in_force.bundle.version)
         return verdict if isinstance(verdict, Refusal) else await self._answer(verdict, envelope)
 
-    async def _round(self, envelope: Envelope, house: House, in_force: InForce) -> int:
+    async def _standing(self, envelope: Envelope, house: House, in_force: InForce) -> Standing:
         if not (envelope.method.guarded and envelope.method.spends):
-            return 0
-        return await next_round(
+            return Standing()
+        return await standing_of(
             self.parts.nc,
             in_force.keys,
             environment=house.environment,

@@ -4,6 +4,7 @@ Guarantees: an outcome counts only when a sidecar of that audience signed it for
 record that cannot be verified proves nothing: the step stays where it is, and the door refuses it as spent.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from licet.keys import KeySet
@@ -51,10 +52,18 @@ async def read_record(
     return read
 
 
-async def next_round(
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a step stands: the round a new permit is for, and whether an earlier one was executed."""
+
+    round: int = 0
+    executed: bool = False
+
+
+async def standing_of(
     nc: Connection, keys: KeySet, *, environment: str, tool: str, audience: str, spend_id: str, now_ms: int
-) -> int:
-    """Return the round a new permit of this step is for: one after the last that provably had no effect.
+) -> Standing:
+    """Return where a step stands: its round is one after the last that provably had no effect.
 
     Raises `StreamsError` where the leader gave no answer.
     """
@@ -70,6 +79,7 @@ async def next_round(
             record="outcome",
             now_ms=now_ms,
         )
-        if read is None or read.outcome is None or read.outcome.outcome not in NO_EFFECT:
-            return round_
-    return MAX_ROUNDS - 1
+        ended = read.outcome.outcome if read is not None and read.outcome is not None else None
+        if ended not in NO_EFFECT:
+            return Standing(round_, ended == Outcome.OUTCOME_EXECUTED)
+    return Standing(MAX_ROUNDS - 1)

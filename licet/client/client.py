@@ -37,6 +37,7 @@ from licet.refusal import Reason
 from licet.telemetry import REASON, SPAN_DECIDE
 from licet.tracing import Recording, Span, Tracing, configure, inject
 from licet.v1 import decider_pb2_grpc
+from licet.v1.decision_pb2 import Decision
 
 S = TypeVar("S")
 
@@ -120,14 +121,14 @@ class Client:
             raise undecided(error) from error
         return answered(response, step.body, lambda timeout_s: self._wait(step, timeout_s))
 
-    def outcome(self, permitted: Permitted) -> str:
-        """Return how the step of a permit ended: EXECUTED, FAILED_NO_EFFECT, VOIDED, UNKNOWN or NONE.
+    def outcome(self, decision: Decision) -> str:
+        """Return how the step of a decision ended: EXECUTED, FAILED_NO_EFFECT, VOIDED, UNKNOWN or NONE.
 
         Raises `Unavailable`.
         """
         try:
             return outcome_name(
-                self._decider.GetOutcome(outcome_request(permitted), timeout=TIMEOUT_S, metadata=self._own)
+                self._decider.GetOutcome(outcome_request(decision), timeout=TIMEOUT_S, metadata=self._own)
             )
         except grpc.RpcError as error:
             raise undecided(error) from error
@@ -159,6 +160,8 @@ class Client:
             return self._once(tool, step, deserializer, deadline, (recording, span))
         except GateError as error:
             span.set(REASON, error.reason)
+            if isinstance(error, Refused) and error.reason == Reason.SPENT and not error.outcome:
+                error.outcome = self._quiet_outcome(error.decision)
             raise
         finally:
             recording.close()
@@ -184,14 +187,12 @@ class Client:
                 said = refused(error, permitted)
                 if said is None:
                     raise
-                if isinstance(said, Refused) and said.reason == Reason.SPENT and not said.outcome:
-                    said.outcome = self._quiet_outcome(permitted)
                 raise said from error
 
-    def _quiet_outcome(self, permitted: Permitted) -> str:
+    def _quiet_outcome(self, decision: Decision | None) -> str:
         try:
-            return self.outcome(permitted)
-        except Exception:  # noqa: BLE001 - the refusal is what matters; its outcome is a courtesy
+            return self.outcome(decision) if decision is not None else ""
+        except GateError:  # the refusal is what matters; its outcome is a courtesy
             return ""
 
     def close(self) -> None:

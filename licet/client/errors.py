@@ -5,6 +5,8 @@ What the tool itself answers with stays the `grpc.RpcError` that it is; these ar
 
 from collections.abc import Callable
 
+from licet.v1.decision_pb2 import Decision
+
 
 class GateError(Exception):
     """Base of everything the gate says. `reason` is a name of licet.refusal.Reason."""
@@ -66,6 +68,7 @@ class Refused(GateError):  # noqa: N818 - as above
     def __init__(self, reason: str, safe_reason: str, *, outcome: str = "", decision_id: str = "") -> None:
         super().__init__(reason, safe_reason, decision_id=decision_id)
         self.outcome = outcome
+        self.decision: Decision | None = None
 
 
 class Unavailable(GateError):  # noqa: N818 - as above

@@ -106,7 +106,7 @@ def check_call_id(method: str, call_id: object) -> str:
 def answered(
     response: decider_pb2.DecideResponse, body: bytes, wait: Callable[[float | None], object]
 ) -> Permitted:
-    """Return the permit in a decider's answer. Raises `Denied` or `Held`."""
+    """Return the permit in a decider's answer. Raises `Denied`, `Held`, or `Refused` for a step used up."""
     refusal = response.refusal
     if response.decision in {DECISION_TYPE_ALLOW, DECISION_TYPE_MODIFY}:
         modified = response.decision == DECISION_TYPE_MODIFY
@@ -129,6 +129,10 @@ def answered(
             decision_id=refusal.decision_id,
             wait=wait,
         )
+    if response.decision == DECISION_TYPE_DENY and refusal.reason == Reason.SPENT:
+        spent = Refused(refusal.reason, refusal.safe_reason, decision_id=refusal.decision_id)
+        spent.decision = _decision(response.signed.payload)
+        raise spent
     if response.decision == DECISION_TYPE_DENY:
         raise Denied(
             refusal.reason,
@@ -168,7 +172,9 @@ def refused(error: grpc.RpcError, permitted: Permitted) -> GateError | None:
     text = told.get("safeReason") or _text(error, reason)
     if reason == Reason.OUTCOME_UNKNOWN:
         return OutcomeUnknown(reason, text, decision_id=decision_id)
-    return Refused(reason, text, outcome=told.get("outcome", ""), decision_id=decision_id)
+    said = Refused(reason, text, outcome=told.get("outcome", ""), decision_id=decision_id)
+    said.decision = permitted.decision
+    return said
 
 
 def may_ask_again(error: GateError) -> bool:
@@ -213,9 +219,8 @@ def outcome_name(response: decider_pb2.GetOutcomeResponse) -> str:
     return spend_pb2.Outcome.Name(response.outcome).removeprefix("OUTCOME_")
 
 
-def outcome_request(permitted: Permitted) -> decider_pb2.GetOutcomeRequest:
-    """Return the question how the step of a permit ended."""
-    decision = permitted.decision
+def outcome_request(decision: Decision) -> decider_pb2.GetOutcomeRequest:
+    """Return the question how the step of a decision ended."""
     return decider_pb2.GetOutcomeRequest(
         spend_id=decision.spend_id, audience=decision.audience, round=decision.round
     )
