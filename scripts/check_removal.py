@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Take each check of the door away in turn; the test that docs/check-removal.md names for it must go red.
+
+`scripts/check_removal.py [CHECK…]` takes all of the table, or those named; 0: each was noticed.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "docs" / "check-removal.md"
+TEST = "tests/unit/permit/test_examine.py::test_flawed_call_is_refused_and_its_lawful_twin_passes"
+_ROW = re.compile(
+    r"^\| `(check_\d\d_\w+)` \| ([^|]+) \| `(\w+)` \| (removed|hollowed) \| ([\w ]+) \|$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """One row of the table."""
+
+    check: str
+    danger: str
+    flaw: str
+    how: str
+    then: str
+
+    @property
+    def test(self) -> str:
+        """The pytest id of the test that must go red."""
+        return f"{TEST}[{self.flaw}]"
+
+
+def removals() -> list[Removal]:
+    """Return the rows of the table, in their order."""
+    return [Removal(*row) for row in _ROW.findall(TABLE.read_text())]
+
+
+def run(tests: Sequence[str], *options: str) -> int:
+    """Run these tests alone; returns pytest's exit status: 0 green, 1 red, else no tests or a crash."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, "-p", "tests.removal.without_check", *options, *tests],
+        cwd=ROOT,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ).returncode
+
+
+def noticed(removal: Removal) -> bool:
+    """Say whether the named test goes red without the check."""
+    return run([removal.test], "--without-check", removal.check) == 1
+
+
+def main() -> int:
+    """Print one line a check; returns 1 if a removal went unnoticed or a named test was never green."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("check", nargs="*", help="only these checks")
+    named = set(parser.parse_args().check)
+    chosen = [removal for removal in removals() if not named or removal.check in named]
+    if not chosen or named - {removal.check for removal in chosen}:
+        print("check_removal: no such check in the table", file=sys.stderr)
+        return 2
+    if run([removal.test for removal in chosen]) != 0:
+        print("check_removal: the named tests are not green with every check in place", file=sys.stderr)
+        return 1
+    unnoticed = 0
+    for removal in chosen:
+        seen = noticed(removal)
+        unnoticed += not seen
+        print(f"{removal.check:22} {'noticed' if seen else 'UNNOTICED'}  {removal.flaw}", flush=True)
+    return 1 if unnoticed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
