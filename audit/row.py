@@ -34,6 +34,9 @@ from licet.v1.spend_pb2 import Outcome, SpendRecord
 QUARANTINED: Final = "quarantined"
 """Kind of a row whose message could not be read."""
 
+REPEATED: Final = "repeated"
+"""Kind of a row whose event is in the store already: a source sends again what it has no ack of."""
+
 VALID: Final = "valid"
 """Value of `signature` where the spend record's own and its permit's signature hold."""
 
@@ -161,18 +164,12 @@ class _Unreadable:
     detail: str
 
 
-def row(message: Stored, house: House, batch: int) -> bytes:
-    """Return the row of `message`, length-prefixed; `batch` is the first sequence of its insert."""
-    fields, signature = _read(message, house)
-    if isinstance(fields, _Unreadable):
-        fields = Event(
-            event_id=sha256(message.data).hexdigest(),
-            time_us=message.time_us,
-            kind=QUARANTINED,
-            environment=house.environment,
-            reason=fields.reason,
-            detail=_printable(fields.detail),
-        )
+def row(message: Stored, house: House, batch: int, *, repeated: bool = False) -> bytes:
+    """Return the row of `message`, length-prefixed; `batch` is the first sequence of its insert.
+
+    `repeated`: the store has this very event already; the row then only keeps its place in the sequence.
+    """
+    fields, signature = _fields(message, house, repeated=repeated)
     body = fields if isinstance(fields, bytes) else fields.SerializeToString(deterministic=True)
     extra = _Extra(
         js_stream=message.stream,
@@ -185,6 +182,53 @@ def row(message: Stored, house: House, batch: int) -> bytes:
     )
     whole: bytes = body + extra.SerializeToString()
     return _varint(len(whole)) + whole
+
+
+def read_columns(message: Stored, house: House, *, repeated: bool) -> dict[str, Any]:
+    """Return what the columns of `message`'s row must be, by name; `prev_hash` as lower hex."""
+    fields, signature = _fields(message, house, repeated=repeated)
+    event = Event.FromString(fields) if isinstance(fields, bytes) else fields
+    columns: dict[str, Any] = {}
+    for _, name, _, many in _event_fields():
+        value = getattr(event, "prev_hash" if name == "prev_hash_raw" else name)
+        columns[name] = list(value) if many else value
+    columns["prev_hash"] = columns.pop("prev_hash_raw").hex()
+    return columns | {
+        "js_stream": message.stream,
+        "js_subject": _printable(message.subject),
+        "js_seq": message.seq,
+        "js_time_us": message.time_us,
+        "event": message.data,
+        "signature": signature,
+    }
+
+
+def _fields(message: Stored, house: House, *, repeated: bool) -> tuple[bytes | Event, str]:
+    fields, signature = _read(message, house)
+    if isinstance(fields, _Unreadable):
+        unreadable = Event(
+            event_id=sha256(message.data).hexdigest(),
+            time_us=message.time_us,
+            kind=QUARANTINED,
+            environment=house.environment,
+            reason=fields.reason,
+            detail=_printable(fields.detail),
+        )
+        return unreadable, signature
+    if repeated and isinstance(fields, bytes):
+        event = Event.FromString(fields)
+        again = Event(
+            event_id=event.event_id,
+            source=event.source,
+            stream=event.stream,
+            seq=event.seq,
+            prev_hash=event.prev_hash,
+            time_us=event.time_us,
+            environment=event.environment,
+            kind=REPEATED,
+        )
+        return again, signature
+    return fields, signature
 
 
 def _read(message: Stored, house: House) -> tuple[bytes | Event | _Unreadable, str]:

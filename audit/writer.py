@@ -22,6 +22,7 @@ from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 from opentelemetry import metrics
 
 from audit.lease import RENEW_S, Lease
+from audit.repeats import Repeats
 from audit.row import COLUMNS, House, Stored, insert_settings, row
 from audit.tail import Tail
 from licet import telemetry
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 RETRY_S: Final = (0.2, 0.5, 1.0, 2.0)
 """Seconds between tries while NATS or ClickHouse is away; the last one repeats."""
+JOURNALS: Final = "LICET_AUDIT_"
+"""Streams in which an event may come again; the others are write-once by subject."""
 STANDBY_S: Final = 2.0
 DAY_US: Final = 86_400_000_000
 
@@ -68,10 +71,10 @@ def _day(message: Stored) -> int:
     return message.time_us // DAY_US
 
 
-def encode(messages: Sequence[Stored], house: House) -> bytes:
+def encode(messages: Sequence[Stored], house: House, repeated: frozenset[int] = frozenset()) -> bytes:
     """Return the rows of one batch; the same messages give the same bytes."""
     first = messages[0].seq
-    return b"".join(row(message, house, first) for message in messages)
+    return b"".join(row(message, house, first, repeated=message.seq in repeated) for message in messages)
 
 
 class StreamWriter:
@@ -84,6 +87,7 @@ class StreamWriter:
         self._rows = rows
         self._tail = Tail(nc, stream)
         self._lease = Lease(client, stream, holder)
+        self._repeats = Repeats(client) if stream.startswith(JOURNALS) else None
         self._renewed = 0.0
         self.written = 0
         """Messages that this writer stored since its start."""
@@ -140,7 +144,10 @@ class StreamWriter:
                 await self._check_stream(position)
 
     async def _store(self, batch: Sequence[Stored], house: House) -> None:
-        data = encode(batch, house)
+        repeated: frozenset[int] = frozenset()
+        if self._repeats is not None:
+            repeated = await asyncio.to_thread(self._repeats.of, batch)
+        data = encode(batch, house, repeated)
         settings = insert_settings(f"{self._stream}:{batch[0].seq}")
         await asyncio.to_thread(
             self._client.raw_insert, "events", COLUMNS, data, fmt="Protobuf", settings=dict(settings)
