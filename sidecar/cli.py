@@ -2,16 +2,20 @@
 
 import asyncio
 import json
-import logging
 import signal
 import urllib.error
 import urllib.request
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from pydantic import ValidationError
 
+from licet.journal import SpoolError
+from licet.keyfile import KeyFileError
 from licet.log import configure_logging
+
+if TYPE_CHECKING:
+    from sidecar.settings import SidecarSettings
 
 app: Final = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_show_locals=False)
 
@@ -41,7 +45,11 @@ def serve() -> None:
         raise typer.Exit(2) from None
     import uvloop
 
-    raise typer.Exit(uvloop.run(_serve(settings)))
+    try:
+        raise typer.Exit(uvloop.run(_serve(settings)))
+    except (KeyFileError, SpoolError, OSError) as error:
+        typer.echo(f"licet sidecar: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command()
@@ -62,21 +70,21 @@ def ready(
         raise typer.Exit(1) from None
 
 
-async def _serve(settings: "object") -> int:
-    from sidecar.process import Sidecar
-    from sidecar.settings import SidecarSettings
+async def _serve(settings: "SidecarSettings") -> int:
+    if settings.workers > 1:
+        from sidecar.workers import Workers
 
-    assert isinstance(settings, SidecarSettings)
+        return await Workers(settings).run()
+    from sidecar.process import Sidecar
+
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
     sidecar = Sidecar(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, sidecar.ending.set)
     await sidecar.start()
-    await ended.wait()
+    await sidecar.ending.wait()
     left = await sidecar.stop()
-    logging.shutdown()
-    return 1 if left else 0
+    return 1 if left or sidecar.broken else 0
 
 
 def _complaints(error: ValidationError) -> list[str]:

@@ -44,7 +44,6 @@ SERVER_OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", GRACE_MS // 3),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", GRACE_MS // 3),
     ("grpc.http2.max_ping_strikes", 3),
-    ("grpc.so_reuseport", 0),
 )
 
 Handle: TypeAlias = Callable[[Request], Awaitable[Reply]]

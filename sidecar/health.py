@@ -27,10 +27,10 @@ class HealthServer:
         self._reasons = reasons
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; return the port."""
+    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Listen, beside other processes when `shared`; return the port."""
         self._server = await asyncio.start_server(
-            self._answer, host.strip("[]"), port, limit=MAX_REQUEST_BYTES
+            self._answer, host.strip("[]"), port, limit=MAX_REQUEST_BYTES, reuse_port=shared or None
         )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound

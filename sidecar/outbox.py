@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from licet.log import log
 from licet.streams import StoreRefused, StoreUnavailable, subject_ledger
 from licet.v1 import guard_pb2
+from sidecar.spend import is_used_up
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -23,11 +24,6 @@ IDLE_S: Final = 0.25
 
 FAILED_S: Final = 1.0
 """After rows that could not be published."""
-
-USED_UP: Final = "maximum messages per subject exceeded"
-"""What the server says, with err_code 10077, of a subject that holds its one message already."""
-
-USED_UP_CODE: Final = 10077
 
 
 class Rows(Protocol):
@@ -102,5 +98,5 @@ class OutboxRelay:
         try:
             await self._stream.publish(subject, row.SerializeToString(deterministic=True))
         except StoreRefused as refused:
-            if refused.err_code != USED_UP_CODE or refused.description != USED_UP:
+            if not is_used_up(refused):
                 raise

@@ -8,6 +8,7 @@ later.
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import Coroutine
 from pathlib import Path
@@ -20,7 +21,7 @@ from licet.identity import audience_of, reconciler_id, sidecar_id
 from licet.journal import Journal
 from licet.keyfile import read_public, read_secret, read_signing_key
 from licet.log import log
-from licet.streams import Connection, NatsSettings, Publisher, connect, subject_audit, subject_beacon
+from licet.streams import NatsSettings, subject_audit
 from sidecar.clock import SystemClock
 from sidecar.core import Door, Limits, Parts
 from sidecar.decider_link import DeciderLink
@@ -29,14 +30,16 @@ from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified, iden
 from sidecar.guard_link import GuardLink
 from sidecar.health import HealthServer
 from sidecar.knowledge import Identity, Knowledge
-from sidecar.outbox import OutboxRelay
 from sidecar.quota import Quota
 from sidecar.settings import SidecarSettings
-from sidecar.spend import SpendClient
+from sidecar.store import Store
 from sidecar.tls import CertificateFiles, channel_credentials, server_credentials
 from sidecar.tool import SocketTool
 
 LOG: Final = logging.getLogger(__name__)
+
+PARENT_S: Final = 1.0
+"""Between two looks at whether the parent of workers still runs."""
 
 MAX_READY_AGE_MS: Final = 5_000
 """A door whose beacon is older lets no write through, so it asks for no traffic."""
@@ -56,6 +59,10 @@ class Sidecar:
         self.port = 0
         self.health_port = 0
         self._draining = False
+        self.broken = ""
+        """Why the process must end: a part of it ended for good; empty while all is well."""
+        self.ending = asyncio.Event()
+        """Set when it is time to stop: by whoever started it, or by itself when it is broken."""
 
     async def start(self) -> None:
         """Connect, open the spool, hear of the first beacon or keep asking, then listen."""
@@ -86,11 +93,12 @@ class Sidecar:
             self._clock,
             self._guard.hand_over,
         )
-        await self._start_store()
+        await self._open_store()
         self._tool.start()
         self._door = self._make_door()
-        self._relay = OutboxRelay(self._guard, self._publisher, environment=env, tool=tool)
-        self._run(self._knowledge.run(), self._relay.run())
+        self._run(self._knowledge.run(), self._store.run())
+        if settings.shared_port:
+            self._run(self._watch_parent(os.getppid()))
         await self._listen()
 
     async def stop(self) -> int:
@@ -103,13 +111,10 @@ class Sidecar:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._spend.close()
-        await self._journal.close()
+        await self._store.close()
         await self._health.stop()
         await self._tool.close()
         await self._decider.close()
-        await self._publisher.close()
-        await self._nats.close()
         self._tracing.shutdown()
         log(LOG, logging.INFO, "sidecar.stopped", left_open=left)
         return left
@@ -125,49 +130,46 @@ class Sidecar:
             "tool": "" if self._tool.reachable else "no connection to the tool's socket",
             "guard": "" if self._guard.absent else self._guard.trouble,
             "spool": "the event spool is full" if self._journal.full else "",
-            "door": "draining" if self._draining else "",
+            "door": "draining" if self._draining else self.broken,
         }
 
     def _store_reason(self) -> str:
         known = self._knowledge.known
-        if not self._publisher.connected:
-            return "no connection to NATS"
+        if self._store.trouble:
+            return self._store.trouble
         if known is not None and not known.held.beacon.store_safe:
             return "the spend stream's settings are not safe"
         return ""
 
-    async def _start_store(self) -> None:
+    async def _open_store(self) -> None:
         settings = self._settings
-        nats = NatsSettings(
-            url=settings.nats_url,
-            user=settings.nats_user,
-            password_file=settings.nats_password_file,
-            ca_file=settings.nats_ca_file,
-        )
-        self._nats: Connection = await connect(nats, f"sidecar-{settings.tool}-{settings.instance}")
-        self._publisher = await Publisher.open(self._nats)
         spool = settings.spool_dir
         self._journal = await Journal.open(
             spool / "journal",
             source=self._source,
             subject=subject_audit(settings.environment, "sidecar", settings.tool),
             environment=settings.environment,
-            publisher=self._publisher,
             checkpoint_key=read_signing_key(settings.checkpoint_key_file),
         )
-        self._spend = await SpendClient.open(
-            spool / "outcome",
+        nats = NatsSettings(
+            url=settings.nats_url,
+            user=settings.nats_user,
+            password_file=settings.nats_password_file,
+            ca_file=settings.nats_ca_file,
+        )
+        self._store = Store(
+            nats,
+            f"sidecar-{settings.tool}-{settings.instance}",
             environment=settings.environment,
             tool=settings.tool,
             sidecar=self._source,
-            publisher=self._publisher,
             spend_key=read_signing_key(settings.spend_key_file),
+            directory=spool / "outcome",
+            journal=self._journal,
+            rows=self._guard,
             beacon=self._knowledge.held,
+            on_beacon=self._knowledge.offer,
         )
-        await self._nats.subscribe(subject_beacon(settings.environment), cb=self._on_beacon)
-
-    async def _on_beacon(self, message: Any) -> None:
-        self._knowledge.offer(message.data)
 
     def _make_door(self) -> Door:
         settings = self._settings
@@ -175,10 +177,10 @@ class Sidecar:
             clock=self._clock,
             quota=Quota(per_second=settings.quota_per_second, burst=settings.quota_burst),
             beacons=self._knowledge,
-            spend=self._spend,
+            spend=self._store,
             tool=self._tool,
             journal=self._journal,
-            fences=Fence(self._guard, self._spend, self._knowledge.state, self._clock),
+            fences=Fence(self._guard, self._store, self._knowledge.state, self._clock),
             tracing=self._tracing,
             nonce=secrets.token_bytes,
             reconciler=reconciler_id(settings.trust_domain, settings.environment),
@@ -189,7 +191,7 @@ class Sidecar:
     async def _listen(self) -> None:
         settings = self._settings
         identify = identify_certified if settings.tls else identify_development
-        self._server = aio.server(options=SERVER_OPTIONS)
+        self._server = aio.server(options=(*SERVER_OPTIONS, ("grpc.so_reuseport", int(settings.shared_port))))
         door = GrpcDoor(self._door.handle, identify, streams=self._knowledge.streams)
         self._server.add_generic_rpc_handlers((door,))
         certificates = _certificates(settings)
@@ -201,7 +203,7 @@ class Sidecar:
         await self._server.start()
         self._health = HealthServer(self.reasons)
         host, _, port = settings.health_listen.rpartition(":")
-        self.health_port = await self._health.start(host, int(port))
+        self.health_port = await self._health.start(host, int(port), shared=settings.shared_port)
         _write_port(settings.port_file, self.port)
         _write_port(settings.health_port_file, self.health_port)
         if settings.dev_identity:
@@ -210,7 +212,24 @@ class Sidecar:
 
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
         running = asyncio.get_running_loop()
-        self._tasks.extend(running.create_task(loop) for loop in loops)
+        for loop in loops:
+            task = running.create_task(loop)
+            task.add_done_callback(self._loop_ended)
+            self._tasks.append(task)
+
+    async def _watch_parent(self, parent: int) -> None:
+        """End when the parent of the workers has: nobody would start or stop this one any more."""
+        while True:
+            await asyncio.sleep(PARENT_S)
+            if os.getppid() != parent:
+                raise RuntimeError("the parent of the workers has ended")
+
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        """A loop that should never end did: say so and end the process, drained, rather than limp on."""
+        if not task.cancelled():
+            self.broken = f"a part ended: {task.exception()!r}"[:200]
+            log(LOG, logging.CRITICAL, "sidecar.broken", why=self.broken)
+            self.ending.set()
 
 
 def _certificates(settings: SidecarSettings) -> CertificateFiles | None:

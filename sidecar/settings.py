@@ -33,7 +33,8 @@ Name = Annotated[str, AfterValidator(_name)]
 class SidecarSettings(BaseSettings):
     """Everything a sidecar is told from outside."""
 
-    model_config = SettingsConfigDict(env_prefix="LICET_", extra="ignore", frozen=True)
+    # An empty variable counts as unset: workers take a port file away from their siblings so.
+    model_config = SettingsConfigDict(env_prefix="LICET_", extra="ignore", frozen=True, env_ignore_empty=True)
 
     environment: Name = Field(description="the environment this door is in; permits of others are refused")
     tool: Name = Field(description="the tool behind the door")
@@ -51,6 +52,9 @@ class SidecarSettings(BaseSettings):
     )
     health_port_file: Path | None = Field(default=None, description="where the chosen health port is written")
     workers: int = Field(default=1, ge=1, le=64, description="processes on one port")
+    shared_port: bool = Field(
+        default=False, description="listen beside other processes; set by the parent of workers"
+    )
     dev_identity: bool = Field(
         default=False, description="believe identities that callers on this machine claim; development only"
     )

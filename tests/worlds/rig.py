@@ -89,6 +89,7 @@ class Rig:
         self.ledger = directory / "ledger.db"
         self.calls_file = directory / "calls.log"
         self.sidecars: list[Sidecar] = []
+        self.served: list[asyncio.subprocess.Process] = []
         self.publishing = True
         self._orders: Iterator[str] = iter(order.order_id for order in bulk_orders(ORDERS))
         self._audit_from = 0
@@ -111,15 +112,15 @@ class Rig:
             await self.add_sidecar()
 
     async def stop(self) -> None:
-        for sidecar in self.sidecars:
-            await sidecar.stop()
-        for channel in self._channels.values():
-            await channel.close()
+        """Stop everything; what a test left broken must not keep a process alive."""
         self._beacons.cancel()
-        await asyncio.gather(self._beacons, return_exceptions=True)
-        await self._word_server.stop(0)
-        await self.setup.close()
-        await self.hub.close()
+        endings = [sidecar.stop() for sidecar in self.sidecars]
+        endings += [channel.close() for channel in self._channels.values()]
+        endings += [self._word_server.stop(0), self.setup.close(), self.hub.close()]
+        for served in self.served:
+            if served.returncode is None:
+                served.kill()
+        await asyncio.gather(self._beacons, *endings, return_exceptions=True)
         self.stop_tool()
         await asyncio.to_thread(self.nats.stop)
 

@@ -18,17 +18,28 @@ import pytest
 import pytest_asyncio
 from grpc import aio
 
+from licet.embedded.nats_accounts import sidecar_user
 from licet.identity import reconciler_id
 from licet.metadata import DEV_IDENTITY
 from licet.spend import reserve_payload
 from licet.statement import PayloadType, canonical
-from licet.streams import read_seq, stream_info, stream_ledger, stream_spend
-from licet.v1 import guard_pb2, spend_pb2
+from licet.streams import (
+    Publisher,
+    connect,
+    read_last,
+    read_seq,
+    stream_info,
+    stream_ledger,
+    stream_spend,
+    subject_spend,
+)
+from licet.v1 import decision_pb2, guard_pb2, spend_pb2
 from licet.v1.statement_pb2 import Signed
 from sidecar.core import FENCE_PATH
+from sidecar.process import Sidecar
 from sidecar.settings import SidecarSettings
 from tests.integration.sidecar.test_negatives import locked_ledger, passes, refused
-from tests.worlds.mint import AGENT, ENVIRONMENT, now_ms, refund
+from tests.worlds.mint import AGENT, ENVIRONMENT, GET_ORDER, TOOL, now_ms, refund
 from tests.worlds.rig import Rig, answer_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("sidecar_process")]
@@ -66,6 +77,7 @@ class Served:
             env=environment_of(settings),
             stderr=asyncio.subprocess.PIPE,
         )
+        rig.served.append(process)
         deadline = time.monotonic() + 20
         while not all(file.exists() for file in files):
             assert process.returncode is None, (await process.stderr.read()).decode()
@@ -206,6 +218,74 @@ async def test_the_guard_of_a_tool_that_restarted_gets_its_keys_again(rig: Rig) 
     await passes(rig, rig.permit(refund(order)), order=order)
 
 
+async def test_a_door_that_opens_while_nats_is_away_lets_reads_through_and_finds_it_later(rig: Rig) -> None:
+    await asyncio.to_thread(rig.nats.stop)
+    sidecar = Sidecar(rig.settings())
+    await sidecar.start()
+    rig.sidecars.append(sidecar)
+    await rig.until(lambda: sidecar.reasons()["beacon"] == "" and sidecar.reasons()["tool"] == "")
+    await rig.until(lambda: "no nats server" in sidecar.reasons()["store"])
+    order = rig.order()
+    body = b"\n" + bytes([len(order)]) + order.encode()
+    assert (
+        await rig.call(rig.mint.permit(GET_ORDER, body), body=body, path=GET_ORDER, sidecar=sidecar)
+        == "passed"
+    )
+    permit = rig.permit(refund(order))
+    assert (
+        await rig.call(permit, body=refund(order).SerializeToString(), sidecar=sidecar) == "STORE_UNAVAILABLE"
+    )
+    await asyncio.to_thread(rig.nats.start)
+    await rig.until(lambda: not any(any(one.reasons().values()) for one in rig.sidecars))
+    await passes(rig, permit, order=order, sidecar=sidecar)
+
+
+async def test_workers_share_one_port_and_one_that_is_killed_comes_back(rig: Rig) -> None:
+    served = await Served.start(rig, workers=2)
+    workers = await asyncio.to_thread(children, served.process.pid)
+    assert len(workers) == 2
+    os.kill(workers[0], signal.SIGKILL)
+    deadline = time.monotonic() + 15
+    while workers[0] in (now := await asyncio.to_thread(children, served.process.pid)) or len(now) < 2:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+    order = rig.order()
+    pairs = ((DEV_IDENTITY, AGENT), ("licet-permit-bin", rig.permit(refund(order))))
+    answer = "BEACON_STALE"
+    while answer == "BEACON_STALE":  # the new worker may not have heard a beacon yet
+        answer = await call_fresh(served.port, refund(order).SerializeToString(), pairs)
+        rig.made += 1
+    assert answer == "passed"
+    assert rig.refunded(order) == 5_000
+    served.process.send_signal(signal.SIGTERM)
+    status, _ = await served.ended()
+    assert status == 0
+    assert await asyncio.to_thread(children, served.process.pid) == []
+
+
+async def call_fresh(port: int, body: bytes, pairs: tuple[tuple[str, Any], ...]) -> str:
+    """Call once on a connection of its own."""
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    async with aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
+        try:
+            await channel.unary_unary("/fin.v1.Finance/IssueRefund")(body, metadata=pairs, timeout=5)
+        except aio.AioRpcError as error:
+            await asyncio.sleep(0.1)
+            return answer_of(error)
+    return "passed"
+
+
+def children(pid: int) -> list[int]:
+    """Return the live children of a process."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(entry.parent.name))
+    return sorted(found)
+
+
 async def ledger_rows(rig: Rig) -> list[guard_pb2.LedgerChange]:
     info = await stream_info(rig.setup, stream_ledger(ENVIRONMENT))
     assert info is not None
@@ -221,8 +301,6 @@ async def ledger_rows(rig: Rig) -> list[guard_pb2.LedgerChange]:
 async def test_each_ledger_row_reaches_the_stream_once_though_two_relays_carry_it(rig: Rig) -> None:
     order = rig.order()
     permit = rig.permit(refund(order))
-    spend = rig.mint.keyset  # the key set is what the relay does not need: rows carry no signature
-    assert spend
     await passes(rig, permit, order=order)
     deadline = time.monotonic() + 5
     rows: list[guard_pb2.LedgerChange] = []
@@ -237,18 +315,30 @@ async def test_each_ledger_row_reaches_the_stream_once_though_two_relays_carry_i
     assert sum(row.amount_minor for row in mine) == 0
 
 
-async def reserve(rig: Rig, permit: bytes, attempt: str) -> Signed:
-    """Write a reserve as a sidecar that died right after it would have."""
-    signed = Signed.FromString(permit)
+def reserve_of(rig: Rig, permit: bytes, attempt: str) -> Signed:
+    """The record of a sidecar that had the permit in hand."""
     payload = reserve_payload(
         environment=ENVIRONMENT,
-        permit=signed,
+        permit=Signed.FromString(permit),
         attempt=attempt,
         sidecar="spiffe://licet.local/dev/sidecar/finance",
         reserved_at_ms=now_ms(),
         call_digest=b"d" * 32,
     )
     return rig.mint.key("spend-finance").sign(PayloadType.SPEND, payload)
+
+
+async def reserve(rig: Rig, permit: bytes, attempt: str) -> Signed:
+    """Store a reserve, as a sidecar that died right after it would have."""
+    record = reserve_of(rig, permit, attempt)
+    decision = decision_pb2.Decision.FromString(Signed.FromString(permit).payload)
+    connection = await connect(rig.nats.settings(sidecar_user(TOOL)), "dead-sidecar")
+    publisher = await Publisher.open(connection)
+    subject = subject_spend(ENVIRONMENT, TOOL, decision.spend_id, decision.round, "reserve")
+    await publisher.publish(subject, canonical(record), msg_id=os.urandom(16).hex())
+    await publisher.close()
+    await connection.close()
+    return record
 
 
 async def fence(rig: Rig, record: Signed, identity: str = RECONCILER) -> guard_pb2.FenceResponse | str:
@@ -263,41 +353,80 @@ async def fence(rig: Rig, record: Signed, identity: str = RECONCILER) -> guard_p
 
 
 @pytest.mark.negative(28)
-async def test_a_round_that_was_never_forwarded_is_voided_and_a_delayed_request_has_no_effect(
-    rig: Rig,
-) -> None:
+async def test_a_kill_before_the_forward_is_voided_and_the_delayed_request_has_no_effect(rig: Rig) -> None:
     order = rig.order()
-    permit = rig.permit(refund(order), not_after_ms=now_ms() + 1_000)
+    permit = rig.permit(refund(order), call_id=f"call-{order}", not_after_ms=now_ms() + 1_000)
     record = await reserve(rig, permit, "a" * 32)
+    await refused(rig, "SPENT", permit, order=order)
     assert await fence(rig, record, identity=AGENT) == "NO_PERMIT"
-    early = await fence(rig, record)
-    assert isinstance(early, str)
+    assert isinstance(await fence(rig, record), str), (
+        "the guard answers only after the permit's end and its grace"
+    )
     await asyncio.sleep(6.2)
     answer = await fence(rig, record)
     assert isinstance(answer, guard_pb2.FenceResponse), answer
     assert answer.state == guard_pb2.FENCE_STATE_VOIDED
-    assert rig.refunded(order) == 0
     await until_outcome(rig, answer.spend_id, spend_pb2.OUTCOME_VOIDED)
+    assert await forward(rig, permit, refund(order).SerializeToString(), "a" * 32) in {
+        "SPEND_VOIDED",
+        "EXPIRED",
+    }
+    assert rig.refunded(order) == 0
+    await passes(rig, rig.permit(refund(order), call_id=f"call-{order}", round=1), order=order)
     again = await fence(rig, record)
     assert isinstance(again, guard_pb2.FenceResponse)
-    assert again.state == guard_pb2.FENCE_STATE_VOIDED
+    assert (again.state, again.round) == (guard_pb2.FENCE_STATE_EXECUTED, 1)
 
 
-async def test_a_step_that_was_executed_is_found_so_by_the_fence(rig: Rig) -> None:
+@pytest.mark.negative(27)
+async def test_a_kill_after_the_forward_is_executed_once_and_found_so(rig: Rig) -> None:
+    served = await Served.start(rig)
     order = rig.order()
-    permit = rig.permit(refund(order), not_after_ms=now_ms() + 1_000)
-    await passes(rig, permit, order=order)
-    record = await reserve(rig, permit, "b" * 32)
-    await asyncio.sleep(6.2)
-    answer = await fence(rig, record)
+    permit = rig.permit(refund(order), not_after_ms=now_ms() + 4_000)
+    calls = rig.calls()
+    pairs = ((DEV_IDENTITY, AGENT), ("licet-permit-bin", permit))
+    with locked_ledger(rig):
+        lost = asyncio.create_task(call_fresh(served.port, refund(order).SerializeToString(), pairs))
+        await rig.until(lambda: rig.calls() == calls + 1)
+        served.process.kill()
+        assert await lost == "UNAVAILABLE"
+    await rig.until(lambda: rig.refunded(order) == 5_000)
+    assert await rig.call(permit, body=refund(order).SerializeToString()) == "SPENT"
+    assert rig.calls() == calls + 1
+    await served.process.wait()
+    decision = decision_pb2.Decision.FromString(Signed.FromString(permit).payload)
+    records = await rig.spends(decision.spend_id)
+    assert [one.WhichOneof("record") for one in records] == ["reserve"]
+    await asyncio.sleep(max(0.0, (decision.not_after_ms + 5_200 - now_ms()) / 1_000))
+    answer = await fence(rig, await stored_reserve(rig, decision.spend_id))
     assert isinstance(answer, guard_pb2.FenceResponse), answer
     assert answer.state == guard_pb2.FENCE_STATE_EXECUTED
+    await until_outcome(rig, decision.spend_id, spend_pb2.OUTCOME_EXECUTED)
     assert rig.refunded(order) == 5_000
+
+
+async def stored_reserve(rig: Rig, spend_id: str) -> Signed:
+    """The reserve of a step as the stream has it; what the reconciler sends."""
+    subject = subject_spend(ENVIRONMENT, TOOL, spend_id, 0, "reserve")
+    message = await read_last(rig.setup, stream_spend(ENVIRONMENT), subject)
+    assert message is not None
+    return Signed.FromString(message.data)
+
+
+async def forward(rig: Rig, permit: bytes, body: bytes, attempt: str) -> str:
+    """Reach the tool's socket as a delayed request of a dead sidecar would."""
+    pairs = (("licet-permit-bin", permit), ("licet-attempt", attempt))
+    async with aio.insecure_channel(f"unix:{rig.socket}") as channel:
+        try:
+            await channel.unary_unary("/fin.v1.Finance/IssueRefund")(body, metadata=pairs, timeout=5)
+        except aio.AioRpcError as error:
+            return answer_of(error)
+    return "passed"
 
 
 async def test_what_is_no_reserve_of_this_tool_is_not_fenced(rig: Rig) -> None:
     permit = rig.permit(refund(rig.order()))
-    record = await reserve(rig, permit, "c" * 32)
+    record = reserve_of(rig, permit, "c" * 32)
     forged = Signed(payload=record.payload, signature=b"s" * 64, key_id=record.key_id)
     assert await fence(rig, forged) == "SIGNATURE_INVALID"
     other = rig.mint.key("spend-other").sign(PayloadType.SPEND, record.payload)
@@ -312,16 +441,3 @@ async def until_outcome(rig: Rig, spend_id: str, outcome: int) -> None:
             return
         await asyncio.sleep(0.05)
     raise AssertionError(f"no outcome {outcome} of {spend_id}")
-
-
-async def test_the_stream_of_spends_has_no_record_that_nobody_wrote(rig: Rig) -> None:
-    info = await stream_info(rig.setup, stream_spend(ENVIRONMENT))
-    assert info is not None
-    with contextlib.suppress(KeyError):
-        assert info["state"]["num_deleted"] == 0
-
-
-async def test_every_call_left_exactly_one_door_event(rig: Rig) -> None:
-    await refused(rig, "NO_PERMIT", order=rig.order())
-    rig._audit_from = 0
-    assert len(await rig.door_events(rig.made)) >= rig.made
