@@ -166,7 +166,8 @@ class PostgresLedger:
         Adds the two columns (text, integer) where they are missing. Rows that are there already become the
         numbered entries of one spend whose issuer is `before-licet`; the table is locked meanwhile. Calling
         it again with the same names changes nothing. Raises ValueError when the table is missing, has
-        children or is one, and when another ledger is protected already.
+        children or is one, when one of the columns holds values already, and when another ledger is
+        protected.
         """
         names = (ledger, spend_column, entry_column)
         with self._idle.borrow() as connection, connection.transaction():
@@ -180,11 +181,17 @@ class PostgresLedger:
             _require_plain_table(connection, ledger)
             table = sql.Identifier(ledger)
             for column, kind in ((spend_column, "text"), (entry_column, "integer")):
+                name = sql.Identifier(column)
                 connection.execute(
                     sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
-                        table, sql.Identifier(column), sql.SQL(kind)
+                        table, name, sql.SQL(kind)
                     )
                 )
+                filled = sql.SQL("SELECT 1 FROM {} WHERE {} IS NOT NULL LIMIT 1").format(table, name)
+                if connection.execute(filled).fetchone() is not None:
+                    raise ValueError(
+                        f"`{column}` of `{ledger}` is filled already: name a column of the guard's own"
+                    )
             connection.execute(
                 sql.SQL(_file("postgres_ledger.sql").decode()).format(
                     **dict(zip(("ledger", "spend", "entry"), map(sql.Identifier, names), strict=True)),

@@ -176,8 +176,8 @@ class SqliteLedger:
         changes nothing.
 
         Raises ValueError for a table that is missing, WITHOUT ROWID, or has an index over an expression (the
-        guard could not tell which row an INSERT OR REPLACE would remove), and when another ledger is
-        protected already.
+        guard could not tell which row an INSERT OR REPLACE would remove), when one of the columns holds
+        values already, and when another ledger is protected.
         """
         names = (ledger, spend_column, entry_column)
         with self._idle.borrow() as connection:
@@ -252,6 +252,10 @@ def _missing_columns(connection: sqlite3.Connection, ledger: str, spend: str, en
     if kind[1]:
         raise ValueError(f"`{ledger}` is WITHOUT ROWID: the guard cannot number its rows")
     columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (ledger,))}
+    for column in {spend, entry} & columns:
+        query = f"SELECT 1 FROM {_quoted(ledger)} WHERE {_quoted(column)} IS NOT NULL"  # noqa: S608 - quoted names
+        if connection.execute(query).fetchone() is not None:
+            raise ValueError(f"`{column}` of `{ledger}` is filled already: name a column of the guard's own")
     return [
         f"ALTER TABLE {_quoted(ledger)} ADD COLUMN {_quoted(column)} {kind};\n"
         for column, kind in ((spend, "TEXT"), (entry, "INTEGER"))

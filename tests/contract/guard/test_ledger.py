@@ -132,6 +132,13 @@ def test_rows_from_before_become_entries_of_a_spend_of_their_own(old: Store) -> 
     assert old.ledger.outbox(0, 10) == ()
 
 
+def test_a_column_that_is_filled_already_is_not_written_over(old: Store) -> None:
+    old.ledger.install()
+    with pytest.raises(ValueError, match="`account` of `ledger` is filled already"):
+        old.ledger.protect("ledger", "account", "entry")
+    old.ledger.protect("ledger", "spend_id", "entry")
+
+
 def test_installing_and_protecting_again_changes_nothing(tool: GuardedTool) -> None:
     assert isinstance(tool.refund(tool.call()), Done)
     before = (tool.ledger_rows(), tool.spend_rows(), tool.outbox())
