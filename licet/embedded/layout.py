@@ -36,6 +36,11 @@ class DataLayout:
         return self.root / "traces.db"
 
     @property
+    def lock(self) -> Path:
+        """Locked by the process that runs the house in this directory."""
+        return self.root / "lock"
+
+    @property
     def ports(self) -> Path:
         """Ports taken at the first start, kept for the next."""
         return self.root / "ports.json"
@@ -72,3 +77,7 @@ class DataLayout:
     def port_file(self, process: str) -> Path:
         """Where a process writes the port it listens on once it does."""
         return self.root / "run" / f"{process}.port"
+
+    def health_port_file(self, process: str) -> Path:
+        """Where a sidecar writes the port at which it says whether it is ready."""
+        return self.root / "run" / f"{process}.health"

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from licet.embedded.nats_accounts import accounts, users
+from licet.embedded.process import die_with_parent
 from licet.keyfile import DIRECTORY_MODE, SECRET_MODE, write_new
 from licet.streams import NatsSettings
 
@@ -130,6 +131,7 @@ class NatsServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C must not reach it before its clients have drained
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, no lock is taken
             )
         _write_private(self.directory / "nats.pid", str(self._process.pid))
 

@@ -11,7 +11,9 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +72,7 @@ class Process:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # an interrupt at the terminal goes to the supervisor alone
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, no lock is taken
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, no lock is taken
             )
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -94,6 +96,14 @@ class Process:
             StartError: it ended with another status than 0, or not in time.
         """
         self.start()
+        self.finish(timeout_s)
+
+    def finish(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait for the end of a child that was started.
+
+        Raises:
+            StartError: it ended with another status than 0, or not in time.
+        """
         if self._child is None:
             raise StartError(f"`{self.name}` did not start")
         try:
@@ -106,9 +116,18 @@ class Process:
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Ask the child to end, and kill it when it has not after `timeout_s`."""
-        if self._child is None or not self.alive:
+        self.ask_to_end()
+        self.ended(timeout_s)
+
+    def ask_to_end(self) -> None:
+        """Ask the child to end (SIGTERM) without waiting."""
+        if self._child is not None and self.alive:
+            self._child.terminate()
+
+    def ended(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Wait until the child has ended; kill it when it has not after `timeout_s`."""
+        if self._child is None:
             return
-        self._child.terminate()
         try:
             self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -131,6 +150,39 @@ class Process:
         return self._child.returncode if self._child is not None else None
 
 
+def run_together(steps: Sequence[Process]) -> None:
+    """Run children at once, each to its end.
+
+    Raises:
+        StartError: one did not end well; the others are killed.
+    """
+    for step in steps:
+        step.start()
+    try:
+        for step in steps:
+            step.finish()
+    finally:
+        for step in steps:
+            step.kill()
+
+
+def stop_together(processes: Sequence[Process]) -> None:
+    """Stop children at once; each has its own time to end."""
+    for process in processes:
+        process.ask_to_end()
+    for process in processes:
+        process.ended()
+
+
+def answers_http(port: int, path: str) -> bool:
+    """Whether `path` on loopback answers 200."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1) as answer:
+            return bool(answer.status == HTTPStatus.OK)
+    except OSError:
+        return False
+
+
 def accepts_tcp(port: int) -> bool:
     """Whether something on loopback accepts connections at `port`."""
     with socket.socket() as probe:
@@ -145,5 +197,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """In a child, before exec: end when the thread that started it ends, however it ended."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -3,13 +3,14 @@
 Guarantees
 - Each part is the part that production runs, as its own process, over the same wires; only the ClickHouse
   server (the same engine, embedded) and the identities (development, on loopback, said loudly) are different.
-- A second start on the same directory goes on with the same data, keys and ports.
+- A second start on the same directory goes on with the same data, keys and ports; two at once are refused.
 - `stop` ends every child by its own pid, in the order that loses nothing; a killed supervisor leaves none.
 
 Not for production: every key lies in one directory.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import sys
@@ -19,18 +20,29 @@ from pathlib import Path
 from typing import Final
 
 from licet.embedded.dev_keys import make_dev_keys
+from licet.embedded.environments import Environments
 from licet.embedded.layout import DataLayout
-from licet.embedded.nats_accounts import AUDIT_WRITER, DECIDER, RECONCILER, SETUP, sidecar_user
-from licet.embedded.nats_server import NatsServer
+from licet.embedded.nats_accounts import SETUP
+from licet.embedded.nats_server import NatsServer, NatsServerError
 from licet.embedded.otlp_receiver import OtlpReceiver
-from licet.embedded.process import Process, accepts_tcp, free_port
+from licet.embedded.ports import keep_ports
+from licet.embedded.process import Process, StartError, accepts_tcp, answers_http, run_together, stop_together
 from licet.embedded.project import Project, ToolCommand
 from licet.embedded.trace_store import TraceStore
 from licet.identity import TRUST_DOMAIN_DEV
-from licet.streams import EMBEDDED_SIZES, apply_streams, connect
+from licet.streams import EMBEDDED_SIZES, StreamsError, apply_streams, connect
 
 SOCKET_MODE_DIRECTORY: Final = 0o750
 LICET: Final = (sys.executable, "-m", "licet")
+MAX_SOCKET_PATH: Final = 107
+"""Bytes of a Unix socket's path on Linux (unix(7), sun_path without its zero byte)."""
+
+AUDIT_PARTS: Final = frozenset({"writer", "reconciler"})
+"""What needs the store's schema before it starts."""
+CALLING: Final = ("sidecar-", "reconciler")
+ENFORCING: Final = ("decider", "tool-", "writer")
+KEEPING: Final = ("front",)
+"""Groups of processes in the order in which they stop: whoever calls stops before whom it calls."""
 
 Progress = Callable[[str], None]
 
@@ -48,6 +60,9 @@ class Stack:
         replicas: sidecars beside each tool.
         otlp_endpoint: where spans go; None keeps them in a local file.
         progress: is told each step in a few words.
+
+    Raises:
+        StartError: the directory is in use, or its path is too long for sockets in it.
     """
 
     def __init__(
@@ -63,16 +78,18 @@ class Stack:
         self.project = project
         self.replicas = replicas
         self._progress = progress
-        self._otlp_endpoint = otlp_endpoint
         self._receiver: OtlpReceiver | None = None
         self._traces: TraceStore | None = None
+        tools = [tool.name for tool in project.tools]
+        _check_socket_paths(self.layout, tools)
         self.layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.nats = NatsServer(
-            self.layout.nats,
-            environment=project.environment,
-            tools=[tool.name for tool in project.tools],
-        )
-        self._ports = self._keep_ports()
+        self._lock = _lock(self.layout)
+        sidecars = [f"sidecar-{tool}-{replica}" for tool in tools for replica in range(replicas)]
+        self._ports = keep_ports(self.layout.ports, ("front", "decider", "otlp", *sidecars))
+        self._keeps_traces = otlp_endpoint is None
+        self.otlp_endpoint = otlp_endpoint or f"http://127.0.0.1:{self._ports['otlp']}"
+        self.nats = NatsServer(self.layout.nats, environment=project.environment, tools=tools)
+        self._told = Environments(self.layout, project, self.nats, self._ports, self.otlp_endpoint)
         self.processes: dict[str, Process] = {one.name: one for one in self._make_processes()}
 
     # --- life ---
@@ -85,6 +102,9 @@ class Stack:
         """
         try:
             self._start()
+        except (NatsServerError, StreamsError) as error:
+            self.stop()
+            raise StartError(str(error)) from error
         except BaseException:
             self.stop()
             raise
@@ -93,31 +113,35 @@ class Stack:
         self._progress("keys, NATS, ClickHouse engine")
         for directory in (self.layout.root / "run", self.layout.root / "catalog"):
             directory.mkdir(exist_ok=True, mode=SOCKET_MODE_DIRECTORY)
-        self._start_receiver()
-        self._make_keys()
-        self.nats.launch()
+        self._forget_last_run()
         self.processes["front"].start()
+        self.nats.launch()
+        self._start_receiver()
+        tools = [tool.name for tool in self.project.tools]
+        make_dev_keys(self.layout.keys, self.project.environment, tools, (), TRUST_DOMAIN_DEV)
         self.nats.wait_ready()
-        self._progress("streams, schema, catalog, bundle")
+        self._progress("streams, catalog, bundle, schema")
         asyncio.run(self._apply_streams())
-        steps = [*self._build_catalogs(), self._activate_bundle()]
-        self.processes["front"].wait_ready()
-        for step in (*steps, self._migrate()):
-            step.run()
-        self._progress("tool, decider, sidecars, audit")
+        run_together([*self._build_catalogs(), self._activate_bundle(), *self._seeds()])
         for tool in self.project.tools:
-            self._seed(tool)
-        later = [name for name in self.processes if name != "front"]
-        for name in later:
+            self._seeded(tool).touch()
+        self._progress("tool, decider, sidecars")
+        called = [name for name in self.processes if name not in AUDIT_PARTS]
+        for name in called:
             self.processes[name].start()
-        for name in later:
+        self.processes["front"].wait_ready()
+        self._migrate().run()
+        self._progress("audit")
+        for name in self.processes:
+            self.processes[name].start()
+        for name in self.processes:
             self.processes[name].wait_ready()
         self._write_addresses()
 
     def stop(self) -> None:
         """Stop everything: first who decides and enforces, then who keeps, then the servers."""
-        for name in reversed(self.processes):
-            self.processes[name].stop()
+        for group in (CALLING, ENFORCING, KEEPING):
+            stop_together([one for name, one in self.processes.items() if name.startswith(group)])
         self.nats.stop()
         if self._receiver is not None:
             self._receiver.stop()
@@ -127,161 +151,134 @@ class Stack:
             self._traces = None
         self.layout.addresses.unlink(missing_ok=True)
 
-    def restart(self, name: str) -> None:
-        """Start a process again that was stopped or killed, and wait until it answers."""
-        self.processes[name].start()
-        self.processes[name].wait_ready()
+    def close(self) -> None:
+        """Stop everything and give the data directory free."""
+        self.stop()
+        os.close(self._lock)
+
+    def restart(self, *names: str) -> None:
+        """Start processes again that were stopped or killed, and wait until they answer."""
+        for name in names:
+            self.layout.port_file(name).unlink(missing_ok=True)
+            self.layout.health_port_file(name).unlink(missing_ok=True)
+            self.processes[name].start()
+        for name in names:
+            self.processes[name].wait_ready()
 
     # --- addresses ---
 
     @property
     def decider(self) -> str:
         """Address of the decider."""
-        return f"127.0.0.1:{self._ports['decider']}"
+        return self._told.listen("decider")
 
     def sidecar(self, tool: str, replica: int = 0) -> str:
         """Address of one sidecar of a tool."""
-        return f"127.0.0.1:{self._ports[f'sidecar-{tool}-{replica}']}"
+        return self._told.listen(f"sidecar-{tool}-{replica}")
 
     @property
     def clickhouse_url(self) -> str:
         """URL of the ClickHouse front."""
-        return f"http://127.0.0.1:{self._ports['front']}"
+        return self._told.clickhouse_url
 
     @property
     def traces(self) -> TraceStore | None:
         """The local trace store; None when spans go elsewhere."""
         return self._traces
 
-    def audit_environment(self) -> dict[str, str]:
-        """Environment for `licet audit` commands against this stack."""
-        return {
-            "LICET_CLICKHOUSE_URL": self.clickhouse_url,
-            "LICET_CLICKHOUSE_PASSWORD_FILE": str(self.layout.clickhouse_password),
-            "LICET_KEYS_DIR": str(self.layout.keys),
-        }
-
     # --- parts ---
 
     def _make_processes(self) -> Iterator[Process]:
-        yield self._server(
-            "front",
-            ("audit", "front", "--path", str(self.layout.clickhouse), "--listen", self._listen("front")),
-            {"LICET_CLICKHOUSE_PASSWORD_FILE": str(self.layout.clickhouse_password)},
-        )
-        yield self._server("writer", ("audit", "write"), self._audit(AUDIT_WRITER, "audit"), listens=False)
+        told = self._told
+        front = ("audit", "front", "--path", str(self.layout.clickhouse), "--listen", told.listen("front"))
+        password = {"LICET_CLICKHOUSE_PASSWORD_FILE": str(self.layout.clickhouse_password)}
+        yield self._server("front", front, password)
+        yield self._licet("writer", ("audit", "write"), told.writer())
         for tool in self.project.tools:
             yield self._tool(tool)
-        yield self._server("decider", ("decider", "serve"), self._decider())
+        yield self._server("decider", ("decider", "serve"), told.decider())
         for tool in self.project.tools:
             for replica in range(self.replicas):
                 name = f"sidecar-{tool.name}-{replica}"
-                yield self._server(name, ("sidecar", "serve"), self._sidecar(tool.name, name))
-        yield self._server(
-            "reconciler", ("audit", "reconcile"), self._audit(RECONCILER, "reconciler"), listens=False
-        )
+                yield self._door(name, told.sidecar(tool.name, replica))
+        yield self._licet("reconciler", ("audit", "reconcile"), told.reconciler())
 
-    def _server(
-        self, name: str, command: tuple[str, ...], environment: dict[str, str], *, listens: bool = True
+    def _server(self, name: str, command: tuple[str, ...], environment: dict[str, str]) -> Process:
+        port, file = self._ports[name], self.layout.port_file(name)
+
+        def ready() -> bool:
+            return file.exists() and accepts_tcp(port)
+
+        return self._licet(name, command, {**environment, "LICET_PORT_FILE": str(file)}, ready)
+
+    def _door(self, name: str, environment: dict[str, str]) -> Process:
+        """A sidecar is ready when it says so itself: it listens before it has heard of the first beacon."""
+        files = {
+            "LICET_PORT_FILE": str(self.layout.port_file(name)),
+            "LICET_HEALTH_PORT_FILE": str(self.layout.health_port_file(name)),
+        }
+        file = self.layout.health_port_file(name)
+
+        def ready() -> bool:
+            return file.exists() and answers_http(int(file.read_text()), "/ready")
+
+        return self._licet(name, ("sidecar", "serve"), {**environment, **files}, ready)
+
+    def _licet(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        environment: dict[str, str] | None = None,
+        ready: Callable[[], bool] | None = None,
     ) -> Process:
-        port_file = self.layout.port_file(name)
-        ready: Callable[[], bool] | None = None
-        if listens:
-            port = self._ports[name]
-            environment = {**environment, "LICET_PORT_FILE": str(port_file)}
-            ready = lambda: port_file.exists() and accepts_tcp(port)  # noqa: E731 - one condition
         return Process(
             name,
             (*LICET, *command),
             log=self.layout.log(name),
-            environment={**self._shared(name), **environment},
+            environment={**self._told.shared(name), **(environment or {})},
             ready=ready,
         )
 
-    def _shared(self, process: str) -> dict[str, str]:
-        return {
-            "LICET_ENVIRONMENT": self.project.environment,
-            "LICET_TRUST_DOMAIN": TRUST_DOMAIN_DEV,
-            "LICET_NATS_URL": self.nats.url,
-            "LICET_KEYS_DIR": str(self.layout.keys),
-            "LICET_ROOT_KEY_FILE": str(self.layout.keys / "root.pub"),
-            "LICET_DEV_IDENTITY": "true",
-            "LICET_SPOOL_DIR": str(self.layout.spool(process)),
-            "LICET_OTLP_ENDPOINT": self._otlp_endpoint or f"http://127.0.0.1:{self._ports['otlp']}",
-        }
-
-    def _as_user(self, user: str) -> dict[str, str]:
-        return {"LICET_NATS_USER": user, "LICET_NATS_PASSWORD_FILE": str(self.nats.password_file(user))}
-
-    def _decider(self) -> dict[str, str]:
-        tools = [tool.name for tool in self.project.tools]
-        return {
-            **self._as_user(DECIDER),
-            "LICET_LISTEN": self._listen("decider"),
-            "LICET_POLICY_DIR": str(self.project.policy),
-            "LICET_CATALOGS": ",".join(str(self.layout.catalog(tool)) for tool in tools),
-            "LICET_TASKS_FILE": str(self.project.policy / "tasks.yaml"),
-            "LICET_TOOLS": self._tools(),
-            "LICET_MASTER_KEY_FILE": str(self.layout.keys / "master.key"),
-        }
-
-    def _sidecar(self, tool: str, name: str) -> dict[str, str]:
-        keys = self.layout.keys
-        return {
-            **self._as_user(sidecar_user(tool)),
-            "LICET_LISTEN": self._listen(name),
-            "LICET_TOOL": tool,
-            "LICET_TOOL_SOCKET": str(self.layout.socket(tool)),
-            "LICET_CATALOG": str(self.layout.catalog(tool)),
-            "LICET_TOOL_KEY_FILE": str(keys / f"tool-{tool}.key"),
-            "LICET_DECIDER": self.decider,
-            "LICET_SPEND_KEY_FILE": str(keys / f"spend-{tool}.key"),
-            "LICET_CHECKPOINT_KEY_FILE": str(keys / f"checkpoint-sidecar-{tool}.key"),
-        }
-
-    def _audit(self, user: str, key: str) -> dict[str, str]:
-        return {
-            **self._as_user(user),
-            **self.audit_environment(),
-            "LICET_CHECKPOINT_KEY_FILE": str(self.layout.keys / f"checkpoint-{key}.key"),
-            "LICET_TOOLS": self._tools(),
-        }
-
     def _tool(self, tool: ToolCommand) -> Process:
-        socket = self.layout.socket(tool.name)
         return Process(
             f"tool-{tool.name}",
-            self._words(tool.command, tool),
+            self._told.words(tool.command, tool),
             log=self.layout.log(f"tool-{tool.name}"),
-            environment=self._tool_environment(tool),
-            ready=socket.exists,
+            environment=self._told.tool(tool),
+            ready=self.layout.socket(tool.name).exists,
         )
-
-    def _tool_environment(self, tool: ToolCommand) -> dict[str, str]:
-        own = {key: self._fill(value, tool) for key, value in tool.environment.items()}
-        paths = [str(self.project.directory), os.environ.get("PYTHONPATH", "")]
-        return {
-            **self._shared(f"tool-{tool.name}"),
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "LICET_TOOL": tool.name,
-            "LICET_TOOL_SOCKET": str(self.layout.socket(tool.name)),
-            "LICET_TOOL_CALLS_FILE": str(self.layout.tool_calls(tool.name)),
-            "LICET_CATALOG": str(self.layout.catalog(tool.name)),
-            "LICET_TOOL_KEY_FILE": str(self.layout.keys / f"tool-{tool.name}.key"),
-            **own,
-        }
 
     # --- steps ---
 
-    def _start_receiver(self) -> None:
-        if self._otlp_endpoint is None:
-            self._traces = TraceStore(self.layout.traces)
-            self._receiver = OtlpReceiver(self._traces, self._listen("otlp"))
-            self._receiver.start()
+    def _build_catalogs(self) -> Iterator[Process]:
+        policy, key = str(self.project.policy), str(self.layout.keys / "catalog.key")
+        for tool in self.project.tools:
+            out = str(self.layout.catalog(tool.name))
+            command = ("catalog", "build", "--policy", policy, "--key", key, "--out", out)
+            yield self._licet(f"catalog-build-{tool.name}", command)
 
-    def _make_keys(self) -> None:
-        tools = [tool.name for tool in self.project.tools]
-        make_dev_keys(self.layout.keys, self.project.environment, tools, (), TRUST_DOMAIN_DEV)
+    def _activate_bundle(self) -> Process:
+        key = str(self.layout.keys / "bundle.key")
+        command = ("policy", "activate", str(self.project.policy), "--key", key, "--if-newer")
+        return self._licet("policy-activate", command, self._told.setup())
+
+    def _migrate(self) -> Process:
+        return self._licet("audit-migrate", ("audit", "migrate"), self._told.store())
+
+    def _seeds(self) -> Iterator[Process]:
+        """What makes the tools' first data: once for a data directory."""
+        for tool in self.project.tools:
+            self.layout.tool(tool.name).mkdir(parents=True, exist_ok=True)
+            if tool.seed and not self._seeded(tool).exists():
+                yield Process(
+                    f"seed-{tool.name}",
+                    self._told.words(tool.seed, tool),
+                    log=self.layout.log(f"seed-{tool.name}"),
+                    environment=self._told.tool(tool),
+                )
+
+    def _seeded(self, tool: ToolCommand) -> Path:
+        return self.layout.tool(tool.name) / ".seeded"
 
     async def _apply_streams(self) -> None:
         connection = await connect(self.nats.settings(SETUP), "setup")
@@ -290,57 +287,16 @@ class Stack:
         finally:
             await connection.close()
 
-    def _build_catalogs(self) -> Iterator[Process]:
-        for tool in self.project.tools:
-            yield self._step(
-                "catalog-build",
-                ("catalog", "build", "--policy", str(self.project.policy)),
-                (
-                    "--key",
-                    str(self.layout.keys / "catalog.key"),
-                    "--out",
-                    str(self.layout.catalog(tool.name)),
-                ),
-            )
+    def _start_receiver(self) -> None:
+        if self._keeps_traces:
+            self._traces = TraceStore(self.layout.traces)
+            self._receiver = OtlpReceiver(self._traces, self._told.listen("otlp"))
+            self._receiver.start()
 
-    def _activate_bundle(self) -> Process:
-        return self._step(
-            "policy-activate",
-            ("policy", "activate", str(self.project.policy)),
-            ("--key", str(self.layout.keys / "bundle.key"), "--if-newer"),
-            self._as_user(SETUP),
-        )
-
-    def _migrate(self) -> Process:
-        return self._step("audit-migrate", ("audit", "migrate"), (), self.audit_environment())
-
-    def _step(
-        self,
-        name: str,
-        command: tuple[str, ...],
-        options: tuple[str, ...],
-        environment: dict[str, str] | None = None,
-    ) -> Process:
-        return Process(
-            name,
-            (*LICET, *command, *options),
-            log=self.layout.log(name),
-            environment={**self._shared(name), **(environment or {})},
-        )
-
-    def _seed(self, tool: ToolCommand) -> None:
-        directory = self.layout.tool(tool.name)
-        done = directory / ".seeded"
-        directory.mkdir(parents=True, exist_ok=True)
-        if tool.seed and not done.exists():
-            seed = Process(
-                f"seed-{tool.name}",
-                self._words(tool.seed, tool),
-                log=self.layout.log(f"seed-{tool.name}"),
-                environment=self._tool_environment(tool),
-            )
-            seed.run()
-            done.touch()
+    def _forget_last_run(self) -> None:
+        """Remove the files that say who is ready: a killed run leaves them."""
+        for file in (self.layout.root / "run").iterdir():
+            file.unlink()
 
     def _write_addresses(self) -> None:
         addresses = {
@@ -351,34 +307,34 @@ class Stack:
             },
             "clickhouse": self.clickhouse_url,
             "nats": self.nats.url,
-            "otlp": self._otlp_endpoint or f"http://127.0.0.1:{self._ports['otlp']}",
-            "pids": {name: one.pid for name, one in self.processes.items()},
+            "otlp": self.otlp_endpoint,
+            "pids": {"nats": self.nats.pid, **{name: one.pid for name, one in self.processes.items()}},
             "started_at": int(time.time()),
         }
-        self.layout.addresses.write_text(json.dumps(addresses, indent=2) + "\n")
+        partial = self.layout.addresses.with_suffix(".partial")
+        partial.write_text(json.dumps(addresses, indent=2) + "\n")
+        partial.replace(self.layout.addresses)
 
-    # --- words and ports ---
 
-    def _words(self, words: tuple[str, ...], tool: ToolCommand) -> tuple[str, ...]:
-        return tuple(self._fill(word, tool) for word in words)
+def _lock(layout: DataLayout) -> int:
+    """Take the data directory for this process alone; the kernel gives it free when the process ends."""
+    descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StartError(
+            f"`{layout.root}` is in use by another `licet up`: stop that one, or name another directory "
+            "with --data"
+        ) from None
+    return descriptor
 
-    def _fill(self, text: str, tool: ToolCommand) -> str:
-        data = str(self.layout.tool(tool.name))
-        return text.replace("{python}", sys.executable).replace("{data}", data)
 
-    def _tools(self) -> str:
-        return ",".join(f"{tool.name}={self.sidecar(tool.name)}" for tool in self.project.tools)
-
-    def _listen(self, name: str) -> str:
-        return f"127.0.0.1:{self._ports[name]}"
-
-    def _keep_ports(self) -> dict[str, int]:
-        sidecars = [
-            f"sidecar-{tool.name}-{replica}"
-            for tool in self.project.tools
-            for replica in range(self.replicas)
-        ]
-        kept = json.loads(self.layout.ports.read_text()) if self.layout.ports.exists() else {}
-        ports = {name: int(kept.get(name) or free_port()) for name in ("front", "decider", "otlp", *sidecars)}
-        self.layout.ports.write_text(json.dumps(ports, indent=2) + "\n")
-        return ports
+def _check_socket_paths(layout: DataLayout, tools: list[str]) -> None:
+    for tool in tools:
+        path = layout.socket(tool)
+        if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+            raise StartError(
+                f"`{path}` is longer than the {MAX_SOCKET_PATH} bytes of a Unix socket's path: "
+                "name a shorter directory with --data"
+            )

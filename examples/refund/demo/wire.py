@@ -84,11 +84,11 @@ class Wire:
         for channel in (self._decider_channel, *self._sidecars):
             channel.close()
 
-    def step(self, call_id: str, task_id: str) -> Step:
-        """Begin a step with a trace of its own; end it by `ended`."""
+    def step(self, call_id: str, task_id: str, name: str = f"{telemetry.SPAN_EXECUTE_TOOL} refund") -> Step:
+        """Begin a step with a trace of its own; `name` is its first span. Close its recording in the end."""
         recording = self._tracing.record()
         root = recording.span(
-            f"{telemetry.SPAN_EXECUTE_TOOL} issue_refund",
+            name,
             attributes={
                 telemetry.GEN_AI_OPERATION_NAME: telemetry.EXECUTE_TOOL,
                 telemetry.GEN_AI_TOOL_NAME: "issue_refund",
@@ -116,7 +116,7 @@ class Wire:
         step.asked.append(asked)
         return asked
 
-    def present(  # noqa: PLR0917 - what goes over the wire, in its order
+    def present(
         self,
         step: Step,
         method: str,

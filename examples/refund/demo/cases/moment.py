@@ -1,0 +1,114 @@
+"""What held when it was decided need not hold when it is executed."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from examples.refund.demo.attempt import (
+    DECIDED,
+    NO_EFFECT,
+    PASSED,
+    RESERVED,
+    SPANS_OF_DECISION,
+    SPANS_OF_DOOR,
+    Expected,
+    effect,
+    refused_at_door,
+)
+from examples.refund.demo.house import SHORT_TASK
+from examples.refund.demo.play import Play, refund, together
+from examples.refund.demo.wire import Asked, Step
+
+TASK_S = 6.0
+"""How long the short task lasts: the decider's restart, then the life of its permits."""
+LIFE_S = 2.0
+"""Most that is left when a permit is asked for: the tool waits 5 s for its ledger's lock."""
+HAND_OVER_S = 0.3
+"""What a beacon needs from the sidecar to the guard."""
+
+
+def refused_in_transaction(reason: str) -> Expected:
+    """Return what a call leaves that passed the door and was refused by the guard inside its transaction."""
+    events = {DECIDED: 1, f"{PASSED} {reason}": 1, RESERVED: 1, NO_EFFECT: 1}
+    spans = SPANS_OF_DECISION | SPANS_OF_DOOR | {"permit.spend"}
+    return Expected((reason,), events, "ALLOWED_NOT_EXECUTED", refund_calls=1, spans=spans)
+
+
+def bundle_superseded(play: Play) -> None:
+    """Bundle v+1 between decision and call."""
+    with play.attack("decided under v, called under v+1", refused_at_door("BUNDLE_SUPERSEDED")):
+        step, body = play.step(), refund(play.house.order())
+        asked = play.decide(step, body)
+        _in_force(play)
+        play.present(step, body, asked.sent)
+    with play.lawful("decided and called under v+1", effect()):
+        play.executed(refund(play.house.order()))
+
+
+def bundle_superseded_before_the_transaction(play: Play) -> None:
+    """Bundle v+1 between the reserve and the tool's transaction."""
+    with play.attack("the ledger was locked meanwhile", refused_in_transaction("BUNDLE_SUPERSEDED")):
+        step, body = play.step(), refund(play.house.order())
+        asked = play.decide(step, body)
+        _sent_while_locked(play, step, body, asked, partial(_in_force, play))
+    with play.lawful("the ledger was locked, nothing else", effect()):
+        step, body = play.step(), refund(play.house.order())
+        asked = play.decide(step, body)
+        _sent_while_locked(play, step, body, asked, partial(time.sleep, HAND_OVER_S))
+
+
+def expired(play: Play) -> None:
+    """The permit expired before the call."""
+    with play.attack("called after its end", refused_at_door("EXPIRED")):
+        step, body, asked = _short_lived(play)
+        time.sleep(max(0.0, asked.decision.not_after_ms / 1000 - time.time()) + 0.01)
+        play.present(step, body, asked.sent)
+    with play.lawful("called before its end", effect()):
+        play.executed(refund(play.house.order()))
+
+
+def expired_before_the_transaction(play: Play) -> None:
+    """The permit expired between the reserve and the tool's transaction."""
+    with play.attack("the ledger was locked meanwhile", refused_in_transaction("EXPIRED")):
+        step, body, asked = _short_lived(play)
+        left = asked.decision.not_after_ms / 1000 - time.time()
+        _sent_while_locked(play, step, body, asked, partial(time.sleep, max(0.0, left) + 0.1))
+    with play.lawful("the ledger was locked, not as long", effect()):
+        step, body = play.step(), refund(play.house.order())
+        asked = play.decide(step, body)
+        _sent_while_locked(play, step, body, asked, partial(time.sleep, HAND_OVER_S))
+
+
+def _short_lived(play: Play) -> tuple[Step, bytes, Asked]:
+    """Ask for a permit that lives as long as the short task still does: the decider cuts it short."""
+    end = play.house.short_task(TASK_S)
+    step, body = play.step(SHORT_TASK), refund(play.house.order())
+    time.sleep(max(0.0, end - LIFE_S - time.time()))
+    return step, body, play.decide(step, body)
+
+
+def _sent_while_locked(
+    play: Play, step: Step, body: bytes, asked: Asked, meanwhile: Callable[[], object]
+) -> None:
+    """Send a call, do something while it waits inside the tool's transaction, then let it go on."""
+    calls = play.house.refund_calls()
+    locked = threading.Event()
+
+    def disturb() -> None:
+        with play.house.locked_ledger():
+            locked.set()
+            play.house.until(lambda: play.house.refund_calls() > calls, "the call in the tool")
+            meanwhile()
+
+    def send() -> None:
+        locked.wait()
+        play.present(step, body, asked.sent)
+
+    together([disturb, send])
+
+
+def _in_force(play: Play) -> None:
+    """Put the next bundle in force and wait until sidecars and guard have it."""
+    play.house.wait_for_bundle(play.house.next_bundle())
+    time.sleep(HAND_OVER_S)
