@@ -14,7 +14,8 @@ from licet.keyfile import KeyFileError, read_public, read_signed
 from licet.keys import read_keyset
 from licet.refusal import Refusal
 from licet.statement import PayloadType, artifact_sha256, verify
-from licet.streams import ActivationLost, ConfigStore, NatsSettings, Publisher, connect
+from licet.streams import ActivationLost, ConfigStore, NatsSettings, Publisher, StoreRefused, connect
+from licet.streams.api import NO_STREAM
 from licet.v1.beacon_pb2 import ActiveConfig
 from licet.v1.bundle_pb2 import Bundle
 from licet.v1.statement_pb2 import Signed
@@ -48,6 +49,12 @@ async def activate(wanted: Activation, nats: NatsSettings) -> str:
     try:
         publisher = await Publisher.open(connection)
         return await _activate(wanted, keyset, root, ConfigStore(publisher, wanted.environment))
+    except StoreRefused as error:
+        if error.err_code != NO_STREAM:
+            raise
+        raise ActivationError(
+            f"environment `{wanted.environment}` has no streams: run `licet streams apply`"
+        ) from error
     finally:
         await connection.close()
 

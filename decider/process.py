@@ -6,6 +6,7 @@ start (keys, catalogs, tasks) is a `StartError` that names every fault.
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -15,6 +16,7 @@ from typing import Final
 
 import grpc
 import grpc.aio
+from nats.errors import Error as NatsError
 
 from decider.beacon import BeaconPublisher
 from decider.configuration import Configuration
@@ -214,8 +216,9 @@ class DeciderProcess:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._reader.close()
         acked = await self._journal.close()
-        await self._publisher.close()
-        await self._nc.close()
+        with contextlib.suppress(OSError, NatsError):  # a server that is gone cannot be told goodbye
+            await self._publisher.close()
+            await self._nc.close()
         self._tracing.shutdown()
         return acked
 

@@ -63,7 +63,8 @@ def test_missing_or_mistyped_attribute_is_a_failure_and_never_an_allow(
 
 
 def test_forbid_that_errors_at_run_time_fails_the_call() -> None:
-    overflow = '@id("o") forbid (principal, action, resource) when { context.amount_minor * 9223372036854775807 > 1 };'
+    condition = "context.amount_minor * 9223372036854775807 > 1"
+    overflow = f'@id("o") forbid (principal, action, resource) when {{ {condition} }};'
     assert isinstance(ask(ALLOW + overflow), Failed)
     assert isinstance(ask(ALLOW + overflow, amount_minor=0), Allowed)
 
@@ -121,9 +122,11 @@ RULES = [
     HOLD_2,
     '@id("read") permit (principal, action == Action::"read", resource);',
     '@id("any") permit (principal == Agent::"root", action, resource);',
-    '@id("in") permit (principal, action in [Action::"refund", Action::"read"], resource) when { context.tier < 2 };',
+    '@id("in") permit (principal, action in [Action::"refund", Action::"read"], resource)'
+    " when { context.tier < 2 };",
     '@id("old") forbid (principal, action, resource is Order) when { resource.version > 7 };',
-    '@id("t") forbid (principal, action == Action::"read", resource is Order) when { resource.tenant != context.tenant };',
+    '@id("t") forbid (principal, action == Action::"read", resource is Order)'
+    " when { resource.tenant != context.tenant };",
 ]
 
 
@@ -139,6 +142,7 @@ RULES = [
     tier=st.sampled_from([1, 4]),
 )
 def test_slice_by_action_answers_as_the_full_set(
+    *,
     rules: list[str],
     agent: str,
     operation: str,
