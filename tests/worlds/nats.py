@@ -19,6 +19,7 @@ from licet.streams import (
     Connection,
     Publisher,
     StoredMessage,
+    StoreUnavailable,
     apply_streams,
     connect,
     read_seq,
@@ -74,10 +75,13 @@ class NatsWorld:
         return found
 
     async def until(self, stream: str, count: int) -> list[StoredMessage]:
-        """Return the messages of `stream` once there are `count` of them."""
-        async with asyncio.timeout(10):
-            while len(found := await self.messages(stream)) < count:  # noqa: ASYNC110 - the server's doing
+        """Return the messages of `stream` once there are `count` of them; sits out a server that is away."""
+        found: list[StoredMessage] = []
+        async with asyncio.timeout(15):
+            while len(found) < count:
                 await asyncio.sleep(0.02)
+                with contextlib.suppress(StoreUnavailable):
+                    found = await self.messages(stream)
         return found
 
 
