@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / ".venv" / "bin" / "python"
 TABLE = ROOT / "docs" / "check-removal.md"
 TEST = "tests/unit/permit/test_examine.py::test_flawed_call_is_refused_and_its_lawful_twin_passes"
 _ROW = re.compile(
@@ -43,7 +44,16 @@ def removals() -> list[Removal]:
 
 def run(tests: Sequence[str], *options: str) -> int:
     """Run these tests alone; returns pytest's exit status: 0 green, 1 red, else no tests or a crash."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
+    command = [
+        str(PYTHON if PYTHON.exists() else sys.executable),
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+    ]
     return subprocess.run(
         [*command, "-p", "tests.removal.without_check", *options, *tests],
         cwd=ROOT,

@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,8 @@ from licet import metadata
 from licet.refusal import DOMAIN, MESSAGE, STATUS, STEP, Reason, Refusal, Status
 from licet.v1.refusal_pb2 import RefusalReason
 
-PROTO = Path(__file__).parents[3] / "proto/licet/v1/refusal.proto"
+ROOT = Path(__file__).parents[3]
+PROTO = ROOT / "proto/licet/v1/refusal.proto"
 
 
 def test_reasons_are_those_of_the_wire() -> None:
@@ -70,3 +73,9 @@ def test_metadata_names_are_lawful_and_distinct() -> None:
     assert len(set(names)) == len(names) == 7
     assert all(re.fullmatch(r"licet-[a-z-]+", name) for name in names)
     assert {name for name in names if name.endswith("-bin")} == {metadata.PERMIT, metadata.APPROVAL}
+
+
+def test_page_of_refusals_is_fresh() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "refusals.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,8 +2,10 @@
 check.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +53,12 @@ def test_checks_run_in_the_order_of_their_numbers() -> None:
     steps = [step_of(check) for check in CHECKS]
     assert steps == sorted(steps)
     assert set(steps) == set(range(2, 12))
+
+
+def test_page_lists_the_checks_in_the_order_they_run() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "protocol-permit.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| `(check_\w+)` \|", page, re.MULTILINE)
+    assert rows == [(str(step_of(check)), check.__name__) for check in CHECKS]
 
 
 def test_permit_carries_what_the_checks_established() -> None:
