@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from licet.guard.ledger import (
     BEFORE_ISSUER,
@@ -40,7 +40,9 @@ from licet.identity import subject_token
 from licet.permit import CHECKS, Presented, step_of
 from licet.permit.case import Case
 from licet.refusal import Reason, Refusal
+from licet.v1.decision_pb2 import Decision
 from licet.v1.guard_pb2 import BeaconRequest
+from licet.v1.statement_pb2 import Signed
 
 ReplyT = TypeVar("ReplyT", bound=Message)
 
@@ -125,6 +127,18 @@ class Guard:
                 return self._run(transaction, call, case, effect)
         except Refused as refused:
             return refused.refusal
+
+    def executed(self, call: Call) -> bool:
+        """Whether the step that a refused call names was executed before; a permit that is none names none.
+
+        Nothing is verified: the answer only decides whether the guard may say that there was no effect.
+        Raises LedgerUnavailable.
+        """
+        spend_id = _claimed_spend_id(call.presented)
+        if not spend_id:
+            return False
+        with self.ledger.transaction() as transaction:
+            return transaction.exec_row(spend_id) is not None
 
     def back_office(
         self,
@@ -234,6 +248,15 @@ def _stored(transaction: Transaction, row: SpendRow) -> bytes:
     if executed.call_digest != row.call_digest or result is None:
         raise Refused(Refusal(Reason.SPENT, f"`{row.spend_id}` was executed in round {executed.round}"))
     return result
+
+
+def _claimed_spend_id(presented: Presented) -> str:
+    if len(presented.permits) != 1:
+        return ""
+    try:
+        return Decision.FromString(Signed.FromString(presented.permits[0]).payload).spend_id
+    except DecodeError:
+        return ""
 
 
 def _now_ms() -> int:

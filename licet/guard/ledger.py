@@ -172,7 +172,11 @@ class Ledger(Protocol):
         ...
 
     def outbox(self, acked: int, limit: int) -> tuple[Change, ...]:
-        """Move the cursor forward to `acked` (never past what is written) and return what comes after it."""
+        """Move the cursor forward to `acked` and return at most `limit` changes after it, in order.
+
+        A number that was never given out moves nothing: a relay that knows more than the ledger met a ledger
+        that was restored, and must see it.
+        """
         ...
 
     def close(self) -> None:

@@ -69,17 +69,22 @@ class GuardedMethod(Generic[ReplyT]):
         server = self._server_span(recording)
         commit = recording.span(telemetry.SPAN_LEDGER_COMMIT, under=server)
         call = call_of(self._path, request, sent, commit.context)
-        # said first, and corrected below: an abort of the tool's own sends the trailers at once
-        context.set_trailing_metadata(((metadata.EFFECT, NONE),))
+
+        def run(spend: Spend) -> ReplyT:
+            # the step's EXEC row is new: if the tool's code fails or aborts now, there was no effect
+            context.set_trailing_metadata(((metadata.EFFECT, NONE),))
+            return change(spend)
+
         try:
-            done = self._guard.execute(call, Effect(change, self._reply_type, self._entries))
+            done = self._guard.execute(call, Effect(run, self._reply_type, self._entries))
+            no_effect = isinstance(done, Refusal) and not self._guard.executed(call)
         except LedgerUnavailable as error:
             abort(context, Refusal(Reason.STORE_UNAVAILABLE, str(error)))
         except CommitUnknown as error:
             abort(context, Refusal(Reason.OUTCOME_UNKNOWN, str(error)))
         if isinstance(done, Refusal):
             server.set(telemetry.REASON, done.reason)
-            abort(context, done)
+            abort(context, done, no_effect=no_effect)
         context.set_trailing_metadata(((metadata.EFFECT, STORED if done.stored else EXECUTED),))
         commit.set(telemetry.SPEND_ID, done.spend_id)
         commit.set(telemetry.LEDGER_CHANGE_ID, done.change_ids)

@@ -48,7 +48,7 @@ _APPEND: Final = """
     (spend_id, entry, change_id, resource, tenant, account, amount_minor, currency, trace_id, span_id)
   VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
-_ACK: Final = "UPDATE licet_outbox_head SET acked = least(%s, last) WHERE acked < least(%s, last)"
+_ACK: Final = "UPDATE licet_outbox_head SET acked = %s WHERE acked < %s AND %s <= last"
 _OUTBOX: Final = """
   SELECT o.outbox_seq, o.entry, o.change_id, o.resource, o.tenant, o.account, o.amount_minor, o.currency,
     o.committed_at_us, o.trace_id, o.span_id,
@@ -221,7 +221,7 @@ class PostgresLedger:
         """Move the cursor forward to `acked` and return at most `limit` changes after it."""
         with self._idle.borrow() as connection:
             try:
-                connection.execute(_ACK, (acked, acked))
+                connection.execute(_ACK, (acked, acked, acked))
                 found = connection.execute(_OUTBOX, (limit,)).fetchall()
             except psycopg.OperationalError as error:
                 raise LedgerUnavailable(str(error)) from error

@@ -51,7 +51,7 @@ _APPEND: Final = """
   SELECT last + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM licet_outbox_head
 """
 _ACKED: Final = "SELECT acked FROM licet_outbox_head"
-_ACK: Final = "UPDATE licet_outbox_head SET acked = min(?, last) WHERE acked < min(?, last)"
+_ACK: Final = "UPDATE licet_outbox_head SET acked = ?1 WHERE acked < ?1 AND ?1 <= last"
 _OUTBOX: Final = """
   SELECT o.outbox_seq, o.entry, o.change_id, o.resource, o.tenant, o.account, o.amount_minor, o.currency,
     o.committed_at_us, o.trace_id, o.span_id,
@@ -214,7 +214,7 @@ class SqliteLedger:
         with self._idle.borrow() as connection:
             try:
                 if acked > connection.execute(_ACKED).fetchone()[0]:
-                    connection.execute(_ACK, (acked, acked))
+                    connection.execute(_ACK, (acked,))
                 found = connection.execute(_OUTBOX, (limit,)).fetchall()
             except sqlite3.OperationalError as error:
                 raise LedgerUnavailable(str(error)) from error

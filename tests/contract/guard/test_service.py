@@ -15,6 +15,7 @@ from grpc_status import rpc_status
 from examples.refund.fin.v1 import finance_pb2, finance_pb2_grpc
 from licet import metadata
 from licet.guard import GuardedMethod, serve
+from licet.refusal import Refusal
 from licet.tracing import Tracing
 from licet.v1 import guard_pb2, guard_pb2_grpc
 from tests.worlds.guarded_tool import GuardedTool, QuickMint, SqliteStore, ended
@@ -148,6 +149,28 @@ def test_the_trailer_says_what_became_of_the_step(rig: Rig) -> None:
     assert rig.refund(spent, request=other) == ("ALREADY_EXISTS", None, "SPENT")
     stale = rig.tool.mint.sign(rig.tool.decision(call_id="other", preconditions=[], bundle_version=1))
     assert rig.refund(stale) == ("FAILED_PRECONDITION", "none", "BUNDLE_SUPERSEDED")
+
+
+def test_a_refused_repeat_of_an_executed_step_does_not_deny_its_effect(rig: Rig) -> None:
+    """Its sidecar must not record that nothing happened: the permit only came too late to be answered."""
+    permit = rig.tool.mint.sign(rig.tool.decision())
+    assert rig.refund(permit)[:2] == ("OK", "executed")
+    assert not isinstance(rig.tool.beacon(bundle_version=8, config_seq=4), Refusal)
+    assert rig.refund(permit) == ("FAILED_PRECONDITION", None, "BUNDLE_SUPERSEDED")
+
+
+def test_a_ledger_that_cannot_be_used_is_unavailable_and_says_nothing_of_the_effect(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("licet.guard.sqlite.BUSY_TIMEOUT_S", 0.1)
+    writer = rig.tool.store.connect()
+    permit = rig.tool.mint.sign(rig.tool.decision())
+    rig.tool.store.ledger.close()
+    writer.execute("BEGIN IMMEDIATE")
+    assert rig.refund(permit) == ("UNAVAILABLE", None, "STORE_UNAVAILABLE")
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert rig.refund(permit)[:2] == ("OK", "executed")
 
 
 def test_what_the_tool_itself_refuses_is_its_own_status_and_had_no_effect(rig: Rig) -> None:
