@@ -21,6 +21,9 @@ KEYSET_VERSION = 1
 MAX_KEYS = 10_000
 """Keys in one set."""
 
+MAX_KEYSET_BYTES = 16 << 20
+"""Size of the payload of a key set."""
+
 MAX_KEY_ID_BYTES = 128
 """Length of a key id."""
 
@@ -97,6 +100,8 @@ def read_keyset(signed: Signed, root_public_key: bytes, *, environment: str) -> 
     Refuses the whole set for one bad key: an id given twice or empty, a role that is none, a key that is
     not a canonical point of prime order, a validity that is empty.
     """
+    if len(signed.payload) > MAX_KEYSET_BYTES:
+        return Refusal(Reason.TOO_LARGE, f"a key set of {len(signed.payload)} bytes")
     if not is_strong_public_key(root_public_key) or not signature_fits(
         PayloadType.KEYSET, signed, root_public_key
     ):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from licet.dsse import PayloadType, SigningKey, pae, signature_fits
-from licet.keys import KeyRole, KeySet
+from licet.keys import MAX_KEYSET_BYTES, KeyRole, KeySet
 from licet.refusal import Reason, Refusal
 from licet.strict import canonical, strict_parse
 from licet.v1.statement_pb2 import Signed
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "MAX_PAYLOAD_BYTES",
     "ROLE_OF_SLOT",
     "PayloadType",
     "SigningKey",
@@ -50,6 +51,25 @@ none.
 """
 
 
+MAX_PAYLOAD_BYTES: "Mapping[PayloadType, int]" = MappingProxyType(
+    {
+        PayloadType.PERMIT: 4 << 10,
+        PayloadType.DECISION: 64 << 10,
+        PayloadType.REVOCATIONS: 16 << 20,
+        PayloadType.BEACON: 4 << 10,
+        PayloadType.BUNDLE: 16 << 20,
+        PayloadType.CATALOG: 16 << 20,
+        PayloadType.KEYSET: MAX_KEYSET_BYTES,
+        PayloadType.APPROVAL: 4 << 10,
+        PayloadType.DELEGATION: 64 << 10,
+        PayloadType.TASK: 64 << 10,
+        PayloadType.SPEND: 64 << 10,
+        PayloadType.CHECKPOINT: 4 << 10,
+    }
+)
+"""How large a payload of each slot may be, inclusive; total. Looked at before the signature is."""
+
+
 def parse_signed(raw: bytes) -> Signed | Refusal:
     """Return the Signed that `raw` spells in its one encoding, else PERMIT_MALFORMED or _UNKNOWN_FIELD."""
     return strict_parse(Signed, raw)
@@ -58,10 +78,13 @@ def parse_signed(raw: bytes) -> Signed | Refusal:
 def verify(slot: PayloadType, signed: Signed, keys: KeySet, *, now_ms: int) -> bytes | Refusal:
     """Return the payload if its signature holds for `slot` here and now.
 
-    KEY_UNKNOWN: no key of this id. KEY_ROLE: a key that may not sign this. KEY_SCOPE: a key of another
-    environment, or outside its validity (`not_before_ms` inclusive, `not_after_ms` exclusive).
-    SIGNATURE_INVALID: the signature does not fit these bytes and this slot, or is not 64 bytes.
+    TOO_LARGE: more bytes than MAX_PAYLOAD_BYTES. KEY_UNKNOWN: no key of this id. KEY_ROLE: a key that may
+    not sign this. KEY_SCOPE: a key of another environment, or outside its validity (`not_before_ms`
+    inclusive, `not_after_ms` exclusive). SIGNATURE_INVALID: the signature does not fit these bytes and this
+    slot, or is not 64 bytes.
     """
+    if len(signed.payload) > MAX_PAYLOAD_BYTES[slot]:
+        return Refusal(Reason.TOO_LARGE, f"{len(signed.payload)} bytes of {slot}")
     key = keys.keys.get(signed.key_id)
     if key is None:
         return Refusal(Reason.KEY_UNKNOWN, f"no key `{signed.key_id[:128]}` in key set {keys.version}")

@@ -143,11 +143,16 @@ class MethodVersions:
     current: Method
     next: Method | None = None
 
+    def all(self) -> tuple[Method, ...]:
+        """Return every listed version, the current one first."""
+        return (self.current,) if self.next is None else (self.current, self.next)
+
     def listed(self, digest: bytes) -> Method | None:
         """Return the version with this digest, or None."""
-        if self.current.digest == digest:
-            return self.current
-        return self.next if self.next is not None and self.next.digest == digest else None
+        for version in self.all():
+            if version.digest == digest:
+                return version
+        return None
 
 
 @dataclass(frozen=True, slots=True)

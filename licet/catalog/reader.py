@@ -6,7 +6,7 @@ demand is there; what facts are read from is a harmless read. Style and policy a
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from licet.call import CatalogError, Plan, Schema, compile_plan, compile_schema
@@ -73,8 +73,9 @@ def _read(message: catalog_pb2.Catalog) -> Catalog:
         if entry.path in methods:
             raise CatalogError(f"the path `{entry.path}` is given twice")
         methods[entry.path] = _versions(entry)
-    for method in _all(methods):
-        _check_facts(method, methods)
+    for versions in methods.values():
+        for method in versions.all():
+            _check_facts(method, methods)
     return Catalog(
         message.tool,
         message.environment,
@@ -82,13 +83,6 @@ def _read(message: catalog_pb2.Catalog) -> Catalog:
         message.catalog_version,
         MappingProxyType(methods),
     )
-
-
-def _all(methods: Mapping[str, MethodVersions]) -> Iterator[Method]:
-    for versions in methods.values():
-        yield versions.current
-        if versions.next is not None:
-            yield versions.next
 
 
 def _versions(entry: catalog_pb2.CatalogEntry) -> MethodVersions:
@@ -252,9 +246,8 @@ def _check_facts(method: Method, methods: Mapping[str, MethodVersions]) -> None:
     source = methods.get(method.facts.method)
     if source is None:
         raise CatalogError(f"`{method.path}`: facts come from `{method.facts.method}`, which is not listed")
-    for version in (source.current, source.next):
-        if version is not None:
-            _check_source(method, method.facts, version)
+    for version in source.all():
+        _check_source(method, method.facts, version)
 
 
 def _check_source(method: Method, facts: Facts, source: Method) -> None:

@@ -35,7 +35,7 @@ def check_02_path(case: Case) -> Refusal | None:
     versions = case.door.catalog.method(case.presented.path)
     if versions is None:
         return Refusal(Reason.METHOD_UNKNOWN, f"no method `{case.presented.path[:256]}`")
-    if versions.current.client_streaming:
+    if any(version.client_streaming for version in versions.all()):
         return Refusal(Reason.CLIENT_STREAMING, f"`{case.presented.path}` streams from the client")
     case.versions = versions
     return None
@@ -99,6 +99,8 @@ def check_06_class(case: Case) -> Refusal | None:
         return Refusal(Reason.PERMIT_MALFORMED, "a permit that need not be spent, for a method that spends")
     if decision.ceilings and not method.ceilings:
         return Refusal(Reason.PERMIT_MALFORMED, "ceilings for a method that is bound exactly")
+    if decision.round and not method.guarded:  # nothing but a guard allows one effect over all rounds
+        return Refusal(Reason.ROUND_INVALID, f"round {decision.round} at a method without guard")
     return None
 
 

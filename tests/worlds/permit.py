@@ -291,10 +291,13 @@ RESOURCES = {REFUND: "order:O1", WIPE: "book:B1", GET: "order:O1"}
 
 
 def digest_of(path: str, body: bytes) -> bytes:
-    one = METHODS[path]
-    arguments = one.arguments(body)
+    return digest_under(METHODS[path], body)
+
+
+def digest_under(method: Method, body: bytes) -> bytes:
+    arguments = method.arguments(body)
     assert not isinstance(arguments, Refusal), arguments
-    return call_digest(K_TOOL, one.codec, path, one.digest, arguments.encoded)
+    return call_digest(K_TOOL, method.codec, method.path, method.digest, arguments.encoded)
 
 
 def decision(path: str = REFUND, body: bytes | None = None, **changes: Any) -> Decision:

@@ -669,3 +669,25 @@ add(
     approved(_LEAD, _SECURITY, setting=_NOTHING),
     37,
 )
+
+# Later flaws: their vectors come after the others, whatever their check ---------------
+_STREAMING_NEXT = world.catalog_message()
+_STREAMING_NEXT.entries[0].next = canonical(_STREAMING)
+add(
+    "client_streaming_in_the_next_version",
+    "check_02_path",
+    Reason.CLIENT_STREAMING,
+    Scene(world.presented(), Setting(catalog=world.signed_catalog(_STREAMING_NEXT))),
+)
+_BARE = world.method(REFUND, guarded=False, unguarded="at_most_once")
+_BARE_SETTING = Setting(catalog=world.signed_catalog(world.catalog_message(refund=_BARE)))
+
+
+def at_bare_tool(again: int) -> Scene:
+    """A try at a tool without guard, whose digests are its own."""
+    method = _BARE_SETTING.door().catalog.methods[REFUND].current
+    digest = world.digest_under(method, world.refund())
+    return at(_BARE_SETTING, method_digest=method.digest, call_digest=digest, round=again)
+
+
+add("second_round_without_guard", "check_06_class", Reason.ROUND_INVALID, at_bare_tool(1), at_bare_tool(0))

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from licet.dsse import PayloadType
-from licet.keys import MAX_KEY_ID_BYTES, KeyRole, KeySet, make_keyset, read_keyset
+from licet.keys import MAX_KEY_ID_BYTES, MAX_KEYSET_BYTES, KeyRole, KeySet, make_keyset, read_keyset
 from licet.refusal import Reason, Refusal
 from licet.strict import canonical
 from licet.v1 import keys_pb2
@@ -121,3 +121,12 @@ def test_key_set_of_another_version_or_with_an_unknown_field_is_refused() -> Non
         Reason.PERMIT_MALFORMED,
         Reason.PERMIT_UNKNOWN_FIELD,
     ]
+
+
+def test_key_set_past_its_limit_is_refused_before_its_signature_is_looked_at() -> None:
+    refusal = read(Signed(payload=bytes(MAX_KEYSET_BYTES + 1)))
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.TOO_LARGE
+    at_limit = read(Signed(payload=bytes(MAX_KEYSET_BYTES)))
+    assert isinstance(at_limit, Refusal)
+    assert at_limit.reason is Reason.SIGNATURE_INVALID

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from licet.dsse import PayloadType, SigningKey, is_strong_public_key, pae, signature_fits
 from licet.refusal import Reason, Refusal
-from licet.statement import ROLE_OF_SLOT, artifact_sha256, canonical, parse_signed, strict_parse, verify
+from licet.statement import (
+    MAX_PAYLOAD_BYTES,
+    ROLE_OF_SLOT,
+    artifact_sha256,
+    canonical,
+    parse_signed,
+    strict_parse,
+    verify,
+)
 from licet.v1 import catalog_pb2, decision_pb2, keys_pb2
 from licet.v1.statement_pb2 import Signed
 from tests.worlds.permit import KEYS, NOW, signing_key
@@ -131,6 +139,18 @@ def test_key_id_is_only_a_hint() -> None:
     refusal = verify(PayloadType.PERMIT, signed, KEYS, now_ms=NOW - 1)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.SIGNATURE_INVALID
+
+
+def test_payload_at_its_slot_s_limit_is_taken_and_one_byte_more_is_not() -> None:
+    assert set(MAX_PAYLOAD_BYTES) == set(PayloadType)
+    limit = MAX_PAYLOAD_BYTES[PayloadType.BEACON]
+    key = signing_key("beacon")
+    assert verify(PayloadType.BEACON, key.sign(PayloadType.BEACON, bytes(limit)), KEYS, now_ms=NOW) == bytes(
+        limit
+    )
+    refusal = verify(PayloadType.BEACON, key.sign(PayloadType.BEACON, bytes(limit + 1)), KEYS, now_ms=NOW)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.TOO_LARGE
 
 
 UNKNOWN = b"\xb8\x3e\x01"
