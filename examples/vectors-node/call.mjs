@@ -28,7 +28,8 @@ const hex = (/** @type {string} */ text) => Buffer.from(text, "hex");
 function read(vector, request) {
   if (vector.codec === 2) return readJson(vector.schema, request);
   const types = readDescriptors(Buffer.from(vector.descriptors, "base64"));
-  return { tree: walk(types, vector.input_type, vector.any_types, request), canonical: undefined };
+  const { tree } = walk(types, vector.input_type, vector.any_types, request);
+  return { tree, canonical: undefined };
 }
 
 /** Returns what is wrong, or nothing. @param {any} vector @returns {string[]} */

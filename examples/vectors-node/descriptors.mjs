@@ -4,7 +4,7 @@
 import { readFields } from "./wire.mjs";
 
 /**
- * @typedef {{number: number, type: number, repeated: boolean, required: boolean, presence: boolean,
+ * @typedef {{name: string, number: number, type: number, repeated: boolean, required: boolean, presence: boolean,
  *   oneof: number | null, typeName: string, checkText: boolean}} Field
  * @typedef {{name: string, fields: Map<number, Field>, mapEntry: boolean}} MessageType
  * @typedef {{numbers: Set<number>, closed: boolean}} EnumType
@@ -53,6 +53,7 @@ function readField(data, proto3) {
   const type = Number(numberOf(parts, 5));
   const oneof = parts.some((part) => part.number === 9) ? Number(numberOf(parts, 9)) : null;
   return {
+    name: textOf(parts, 1),
     number: Number(numberOf(parts, 3)),
     type,
     repeated: label === 3n,

@@ -26,15 +26,19 @@ const strictText = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
  * @param {Types} types @param {string} inputType @param {string[]} anyTypes @param {Buffer} request
- * @returns {Buffer} the tree encoding
+ * @returns {{tree: Buffer, message: Message}} the tree encoding, and what it was made of
  */
 export function walk(types, inputType, anyTypes, request) {
   if (request.length > MAX_REQUEST_BYTES) throw new Refused("TOO_LARGE");
   const walker = new Walker(types, new Set(anyTypes));
   const message = walker.known(`.${inputType}`, request);
   walker.budget.take(1);
-  return walker.message(message, 1);
+  return { tree: walker.message(message, 1), message };
 }
+
+/** Parses strictly but for enum numbers. @param {Types} types @param {string} name @param {Buffer} data */
+export const parse = (types, name, data) => new Walker(types, new Set()).known(`.${name}`, data);
+
 
 class Walker {
   /** @param {Types} types @param {Set<string>} anyTypes */
@@ -295,7 +299,7 @@ function zero(field, type) {
 }
 
 /** @param {Field} field @param {any} value */
-function isPresent(field, value) {
+export function isPresent(field, value) {
   if (field.repeated) return (value instanceof Map ? value.size : value.length) > 0;
   if (field.presence) return true;
   if (Buffer.isBuffer(value)) return value.length > 0;

@@ -11,7 +11,7 @@ const MAX_NUMBER_CHARACTERS = 1100;
 
 /** @typedef {null | boolean | number | string | Json[] | Map<string, Json>} Json */
 
-/** @param {any} schema @param {Buffer} request @returns {{tree: Buffer, canonical: Buffer}} */
+/** @param {any} schema @param {Buffer} request @returns {{tree: Buffer, canonical: Buffer, value: Json}} */
 export function readJson(schema, request) {
   if (request.length > MAX_REQUEST_BYTES) throw new Refused("TOO_LARGE");
   let text;
@@ -27,7 +27,7 @@ export function readJson(schema, request) {
   budget.take(1);
   const encoded = encode(value, budget);
   check(schema, schema, value);
-  return { tree: encoded, canonical: Buffer.from(canonical(value), "utf8") };
+  return { tree: encoded, canonical: Buffer.from(canonical(value), "utf8"), value };
 }
 
 class Parser {

@@ -6,11 +6,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { checkCall } from "./call.mjs";
-
-/** @type {Record<string, (vector: any) => string[]>} */
-const CHECKS = { digest: checkCall, json: checkCall };
+import { checkId } from "./ids.mjs";
+import { checks } from "./signed.mjs";
 
 const root = process.argv[2] ?? fileURLToPath(new URL("../../tests/vectors", import.meta.url));
+/** @type {Record<string, (vector: any) => string[]>} */
+const CHECKS = { digest: checkCall, json: checkCall, ids: checkId, ...checks(root) };
+
 let failed = 0;
 for (const [folder, check] of Object.entries(CHECKS)) {
   const names = readdirSync(join(root, folder)).filter((name) => name.endsWith(".json")).sort();
