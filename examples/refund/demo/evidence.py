@@ -16,6 +16,7 @@ from examples.refund.demo.wire import Step
 
 WAIT_S: Final = 20.0
 POLL_S: Final = 0.2
+QUIET_S: Final = 1.2
 MANY: Final = 8
 """From so many steps on, an attempt's evidence is read by one query instead of one a step."""
 
@@ -86,3 +87,16 @@ def spans_of(house: House, steps: Iterable[Step]) -> frozenset[str]:
         return frozenset()
     names = [frozenset(span.name for span in traces.trace(step.trace_id)) for step in steps]
     return frozenset.intersection(*names) if names else frozenset()
+
+
+def wait_for_spans(house: House, trace_id: str) -> None:
+    """Wait until no more spans of a trace come: each process sends its own within half a second."""
+    traces = house.stack.traces
+    if traces is None:
+        return
+    before, since = -1, time.monotonic()
+    while time.monotonic() - since < QUIET_S:
+        count = len(traces.trace(trace_id))
+        if count != before:
+            before, since = count, time.monotonic()
+        time.sleep(POLL_S)

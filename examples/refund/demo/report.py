@@ -1,0 +1,131 @@
+"""What people and programs read: tables of at most 100 columns, or one JSON document."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from examples.refund.demo.attempt import Attempt, Case
+from examples.refund.demo.story import Told
+
+WIDTH: Final = 100
+TRACE_DIGITS: Final = 16
+_RIGHT: Final = {True: "ok", False: "!!"}
+
+
+def money(minor: int) -> str:
+    """Return an amount of the example's currency, such as `-50.00`."""
+    sign = "-" if minor < 0 else ""
+    return f"{sign}{abs(minor) // 100}.{abs(minor) % 100:02}"
+
+
+def heading(text: str) -> str:
+    """Return a heading with its rule."""
+    return f"\n{text}\n{'-' * min(len(text), WIDTH)}"
+
+
+def story_lines(told: Told, tree: str) -> Iterator[str]:
+    """Tell how the agent fared."""
+    ticket = told.ticket
+    yield f"policy says     {ticket.passage}"
+    yield f"order says      refund_allowed={'true' if ticket.refund_allowed else 'false'}"
+    if ticket.reason:
+        yield f"agent refunds   denied: {ticket.denial} ({ticket.reason})"
+        yield f"ask             {ticket.escalate_to}"
+    else:
+        yield f"agent refunds   OK, refund {ticket.refund_id}"
+    yield f"tool process    {told.refund_calls} refund calls"
+    yield f"ledger          {money(told.ledger_minor)} USD"
+    yield f"trace           {told.trace_id}"
+    yield from (f"  {line}" for line in tree.splitlines())
+
+
+def table_head() -> str:
+    """Return the head of the table of cases."""
+    return f"    {'attempt':<39}{'reply':<22}{'calls':>5} {'ledger':>10}  finding"
+
+
+def case_lines(number: int, case: Case) -> Iterator[str]:
+    """Return a case's rows: what was tried, what came of it, and its three evidences."""
+    yield f"{number:>2}  {case.title}"
+    for attempt in case.attempts:
+        yield from _attempt_lines(attempt)
+
+
+def _attempt_lines(attempt: Attempt) -> Iterator[str]:
+    seen = attempt.seen
+    replies = "+".join(_times(name, count) for name, count in sorted(Counter(seen.replies).items()))
+    kind = "twin: " if attempt.lawful else ""
+    yield (
+        f" {_RIGHT[attempt.right]} {_cut(kind + attempt.label, 38):<39}{_cut(replies, 21):<22}"
+        f"{seen.refund_calls:>5} {money(seen.ledger_minor):>10}  {'+'.join(seen.findings)}"
+    )
+    policy, authorization, ledger = evidences(attempt)
+    yield _cut(f"      policy {policy} · authorization {authorization}", WIDTH)
+    yield _cut(f"      ledger {ledger} · trace {_trace(attempt)}", WIDTH)
+    for difference in attempt.differences():
+        yield f"    !! {difference}"
+
+
+def evidences(attempt: Attempt) -> tuple[str, str, str]:
+    """Return the three evidences of an attempt as words."""
+    events = attempt.seen.events
+    parts = []
+    for prefixes in (("decision.",), ("door.", "spend."), ("ledger.",)):
+        found = [(name.partition(".")[2], count) for name, count in sorted(events.items())
+                 if name.startswith(prefixes)]  # fmt: skip
+        parts.append(", ".join(_times(name, count) for name, count in found) or "none")
+    return parts[0], parts[1], parts[2]
+
+
+def _trace(attempt: Attempt) -> str:
+    ids = [step.trace_id[:TRACE_DIGITS] for step in attempt.steps]
+    return ids[0] + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
+
+
+def _times(name: str, count: int) -> str:
+    return name if count == 1 else f"{count} × {name}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def told_json(told: Told) -> dict[str, Any]:
+    """Return a telling as plain values."""
+    ticket = told.ticket
+    return {
+        "refund_allowed": ticket.refund_allowed,
+        "refund_id": ticket.refund_id,
+        "reason": ticket.reason,
+        "escalate_to": ticket.escalate_to,
+        "refund_calls": told.refund_calls,
+        "ledger_minor": told.ledger_minor,
+        "trace_id": told.trace_id,
+    }
+
+
+def case_json(case: Case) -> dict[str, Any]:
+    """Return a case as plain values."""
+    return {
+        "case": case.name,
+        "title": case.title,
+        "right": case.right,
+        "attempts": [_attempt_json(attempt) for attempt in case.attempts],
+    }
+
+
+def _attempt_json(attempt: Attempt) -> dict[str, Any]:
+    seen = attempt.seen
+    return {
+        "label": attempt.label,
+        "lawful": attempt.lawful,
+        "right": attempt.right,
+        "differences": list(attempt.differences()),
+        "replies": dict(Counter(seen.replies)),
+        "refund_calls": seen.refund_calls,
+        "ledger_minor": seen.ledger_minor,
+        "events": dict(seen.events),
+        "findings": list(seen.findings),
+        "trace_ids": [step.trace_id for step in attempt.steps],
+        "seconds": round(attempt.seconds, 3),
+    }
