@@ -25,6 +25,7 @@ from audit.ledger_reader import LedgerReader, LedgerReaderError
 from licet import telemetry
 from licet.event import EventKind
 from licet.log import log
+from licet.tracing import TraceContext, Tracing
 
 LOG: Final = logging.getLogger(__name__)
 CHUNK: Final = 200
@@ -86,6 +87,7 @@ class Reconciler:
         streams: Sequence[str],
         labels: Labels = MappingProxyType({}),
         ledger_cursors: Mapping[str, int] = MappingProxyType({}),
+        tracing: Tracing | None = None,
     ) -> None:
         self._client = client
         self._streams = tuple(streams)
@@ -93,6 +95,7 @@ class Reconciler:
         self._fencer = fencer
         self._readers = readers
         self._labels = labels
+        self._tracing = tracing or Tracing("licet-reconciler")
         self._cursors: dict[str, int] | None = None
         self._cursors_of_ledgers = defaultdict(int, ledger_cursors)
         self._strays: dict[str, Change] = {}
@@ -218,6 +221,7 @@ class Reconciler:
         if before is not None:
             await self._recorder.append(EventKind.FINDING_CLEARED, **{**fields, "finding": str(before)})
         await self._recorder.append(EventKind.FINDING_RAISED, **fields)
+        self._trace(rows, finding)
         self._verdicts[step] = finding.finding
         self._verdicts.move_to_end(step)
         _FOUND.add(1, {telemetry.FINDING: str(finding.finding)})
@@ -227,6 +231,16 @@ class Reconciler:
             }
             log(LOG, logging.ERROR, "finding.pages", step=step, **shown)
         return 1
+
+    def _trace(self, rows: Sequence[Row], finding: Finding) -> None:
+        """Leave a trace of its own, linked to the spans at the door and in the ledger that it is about."""
+        recording = self._tracing.record()
+        span = recording.span(telemetry.SPAN_RECONCILE, links=linked(rows))
+        span.set(telemetry.FINDING, str(finding.finding))
+        if finding.decided is not None:
+            span.set(telemetry.DECISION_ID, finding.decided.decision_id)
+            span.set(telemetry.SPEND_ID, finding.decided.spend_id)
+        recording.close()
 
     async def _fence(self, step: str, rows: Sequence[Row], story: Story, now_us: int) -> None:
         for reserve in fence_due(story, now_us=now_us):
@@ -310,6 +324,14 @@ class Reconciler:
         result = await asyncio.to_thread(self._client.query, sql, parameters=dict(parameters))
         rows: Sequence[Sequence[Any]] = result.result_rows
         return rows
+
+
+def linked(rows: Iterable[Row]) -> tuple[TraceContext, ...]:
+    """Return the spans that a finding is about: of the door, else of the decision, and of the ledger."""
+    rows = [row for row in rows if row["trace_id"] and row["span_id"]]
+    kinds = ("door.", "ledger.") if any(row["kind"].startswith("door.") for row in rows) else ("decision.",)
+    found = [(row["trace_id"], row["span_id"]) for row in rows if row["kind"].startswith(kinds)]
+    return tuple(TraceContext(str(trace), str(span)) for trace, span in dict.fromkeys(found))
 
 
 def _decided(story: Story) -> Decided | None:

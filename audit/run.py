@@ -20,6 +20,7 @@ from audit.reconcile import Reconciler
 from audit.row import House
 from audit.settings import AuditSettings, StoreSettings
 from audit.writer import StreamWriter, streams
+from licet import tracing
 from licet.identity import reconciler_id
 from licet.journal import Journal
 from licet.journal.spool import SpoolError
@@ -120,6 +121,7 @@ async def reconcile(settings: AuditSettings) -> None:
         publisher=publisher,
     )
     fencer = SidecarFencer(settings.tools, identity if settings.dev_identity else "")
+    traces = tracing.configure("licet-reconciler", settings.otlp_endpoint)
     cursors = LedgerCursors(settings.spool_dir / "ledger-cursors.json")
     reconciler = Reconciler(
         client,
@@ -129,12 +131,14 @@ async def reconcile(settings: AuditSettings) -> None:
         streams=streams(settings.environment),
         labels=labels,
         ledger_cursors=await asyncio.to_thread(cursors.load, readers),
+        tracing=traces,
     )
     try:
         await _poll(reconciler, cursors, settings.poll_ms / 1000)
     finally:
         await journal.close()
         await fencer.close()
+        await asyncio.to_thread(traces.shutdown)
         await publisher.close()
         await nc.close()
 

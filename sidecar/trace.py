@@ -31,8 +31,9 @@ class DoorTrace:
         self._verify: Span | None = None
 
     def ids(self) -> dict[str, str]:
-        """Return trace and span id for the door event."""
-        return {"trace_id": self._root.context.trace_id, "span_id": self._root.context.span_id}
+        """Return trace and span id for the door event: `permit.verify`, else the door's own span."""
+        context = (self._verify or self._root).context
+        return {"trace_id": context.trace_id, "span_id": context.span_id}
 
     def verified(self, result: Permit | Refusal) -> None:
         """Write down `permit.verify`, which ends now; linked to the decision's `policy.evaluate`."""
