@@ -53,7 +53,7 @@ export function examine(door, call, now) {
 function check(door, call, now, at) {
   const versions = door.catalog.get(call.path);
   if (versions === undefined) throw new Refused("METHOD_UNKNOWN");
-  if (versions[0].client_streaming) throw new Refused("CLIENT_STREAMING");
+  if (versions.some((/** @type {any} */ one) => one.client_streaming)) throw new Refused("CLIENT_STREAMING");
   at(3);
   if (call.permits.length === 0) throw new Refused("NO_PERMIT");
   if (call.permits.length > 1) throw new Refused("PERMIT_AMBIGUOUS");
