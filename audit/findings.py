@@ -32,6 +32,8 @@ WINDOW_US: Final = 300_000_000
 """A change of a resource within 5 minutes after its denial counts as a bypass of it."""
 SETTLE_US: Final = 2_000_000
 """What belongs together arrives within 2 s; before, an absence proves nothing."""
+OVERDUE_US: Final = 10_000_000
+"""An executed step whose ledger row is not on record after 10 s misses it: a relay may lag when busy."""
 PERMIT_ISSUER: Final = "permit"
 MAX_READ_TIER: Final = 1
 
@@ -259,7 +261,7 @@ def _disagreement(story: Story, decided: Decided, changes: tuple[Change, ...], n
     executed = [ended for ended in story.outcomes if ended.outcome == "EXECUTED"]
     if changes and story.outcomes and not executed:
         return f"outcome {story.outcomes[-1].outcome}, but {len(changes)} ledger rows"
-    late = executed and now_us - max(ended.time_us for ended in executed) >= SETTLE_US
+    late = executed and now_us - max(ended.time_us for ended in executed) >= OVERDUE_US
     if late and decided.amount_minor and not changes:
         return "executed, but no ledger row"
     if story.ledger_rows is None:
