@@ -73,11 +73,11 @@ def _rows(house: House, steps: Sequence[Step]) -> tuple[list[Row], list[str]]:
 
 
 def _rows_of_many(house: House, steps: Sequence[Step]) -> tuple[list[Row], list[str]]:
-    """Read steps by their spend ids; the finding is what the reconciler raised, once for each step."""
+    """Read steps by their spend ids; the finding of each is the last that the reconciler raised."""
     ids = [asked.decision.spend_id for step in steps for asked in step.asked]
     rows = rows_of_steps(house.store, ids, [])
-    raised = [str(row["finding"]) for row in rows if row["kind"] == "finding.raised"]
-    return rows, raised if len(raised) == len(ids) else []
+    raised = {str(row["spend_id"]): str(row["finding"]) for row in rows if row["kind"] == "finding.raised"}
+    return rows, [raised.get(spend_id, "none yet") for spend_id in ids]
 
 
 def spans_of(house: House, steps: Iterable[Step]) -> frozenset[str]:
