@@ -85,7 +85,11 @@ class Trust:
 
 @dataclass(slots=True)
 class Run:
-    """The state of one run while its events pass by. `whole`: it must begin with event 1."""
+    """The state of one run while its events pass by.
+
+    `whole`: all of it is there, from event 1 on. Else it comes in stretches, each of which must end with the
+    checkpoint that covers it; what lies between them is not there to be judged.
+    """
 
     source: str
     stream: str
@@ -130,7 +134,8 @@ class Run:
 
     def _link(self, event: Event, link: Link) -> Iterator[Problem]:
         expected = self.seq + 1
-        if not self.seq and not self.whole:
+        if not self.whole and (not self.seq or link.seq != expected):
+            yield from self._stretch_end()
             return
         if link.seq != expected:
             missing = f"{expected}" if link.seq == expected + 1 else f"{expected} to {link.seq - 1}"
@@ -175,17 +180,25 @@ class Run:
 
     def end(self, *, now_us: int, succeeded: bool) -> Iterator[Problem]:
         """Check how the run ends; `succeeded`: a later run names it as the one before."""
+        if not self.whole:
+            yield from self._stretch_end()
+            return
         behind = [seq for seq in self.anchors if seq > self.seq]
         if behind:
             detail = f"ends at number {self.seq}, an anchor has {max(behind)}"
             yield self._problem(ProblemKind.CUT_TAIL, self._event_id, detail)
-        if self.seq - self.covered > CHECKPOINT_EVERY + 1 and self.whole:
+        if self.seq - self.covered > CHECKPOINT_EVERY + 1:
             detail = f"{self.seq - self.covered} events after the last checkpoint"
             yield self._problem(ProblemKind.UNSIGNED, self._event_id, detail)
         silent = now_us - self.last_us > SILENCE_US
         if not self.closed and silent and not succeeded and not behind:
             detail = f"no goodbye after number {self.seq}, and no later run names it: cut off, or killed"
             yield self._problem(ProblemKind.OPEN_ENDED, self._event_id, detail)
+
+    def _stretch_end(self) -> Iterator[Problem]:
+        if self.seq and self.covered != self.seq - 1:
+            detail = f"no valid checkpoint covers number {self.seq}"
+            yield self._problem(ProblemKind.UNSIGNED, self._event_id, detail)
 
     def _problem(self, kind: ProblemKind, event_id: str, detail: str) -> Problem:
         return Problem(kind, self.where, event_id, detail)

@@ -1,0 +1,537 @@
+"""What an attacker does to the store is named; what is honest passes. Negative test 40 of the protocol.
+
+One row of attacks for each set of keys the attacker may hold: ClickHouse alone, NATS besides, and one
+source's own checkpoint key, which only an anchor kept elsewhere shows.
+"""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from audit import export
+from audit.chain import ProblemKind, Trust
+from audit.row import House as Owner
+from audit.row import Stored
+from audit.verify import Scope, verify_rows
+from audit.witness import verify_store
+from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash
+from licet.identity import audience_of, decider_id, sidecar_id
+from licet.keys import KeyRole, KeySet, PublicKey
+from licet.spend import reserve_payload, spend_id
+from licet.statement import PayloadType, SigningKey, canonical
+from licet.v1.decision_pb2 import Decision, DecisionType
+from licet.v1.event_pb2 import Event
+
+DECIDER = decider_id("licet.local", "dev")
+SIDECAR = sidecar_id("licet.local", "dev", "finance")
+AUDIENCE = audience_of("licet.local", "dev", "finance")
+AUDIT, SPEND = "LICET_AUDIT_dev", "LICET_SPEND_LOG_dev"
+SUBJECTS = {DECIDER: "licet.audit.dev.decider.main", SIDECAR: "licet.audit.dev.sidecar.finance"}
+START_US = 1_790_000_000_000_000
+HOUR_US = 3_600_000_000
+EVERY = 16
+"""Events between checkpoints here; the journal signs every 256."""
+
+
+def key(name: str, number: int) -> SigningKey:
+    return SigningKey.from_seed(name, bytes([number]) * 32)
+
+
+KEYS = {
+    "checkpoint-decider": (key("checkpoint-decider", 1), KeyRole.CHECKPOINT, DECIDER, ""),
+    "checkpoint-decider-2": (key("checkpoint-decider-2", 2), KeyRole.CHECKPOINT, DECIDER, ""),
+    "checkpoint-decider-3": (key("checkpoint-decider-3", 3), KeyRole.CHECKPOINT, DECIDER, ""),
+    "checkpoint-sidecar": (key("checkpoint-sidecar", 4), KeyRole.CHECKPOINT, SIDECAR, ""),
+    "decider": (key("decider", 5), KeyRole.DECIDER, DECIDER, ""),
+    "spend": (key("spend", 6), KeyRole.SPEND, SIDECAR, AUDIENCE),
+}
+
+
+def keyset(**validity: tuple[int, int]) -> KeySet:
+    found = {}
+    for name, (signing, role, owner, audience) in KEYS.items():
+        first, last = validity.get(name.replace("-", "_"), (0, 1 << 60))
+        found[name] = PublicKey(
+            name, role, "dev", signing.public_key, first, last, owner=owner, audience=audience
+        )
+    return KeySet("dev", 1, found)
+
+
+OWNER = Owner("dev", "licet.local", keyset())
+
+
+class Recorder:
+    """Writes runs as a journal does, but with any key and any bytes."""
+
+    def __init__(
+        self, source: str, key_name: str, stream: str, start_us: int = START_US, previous: str = ""
+    ) -> None:
+        self.source, self.key, self.stream, self.us = source, KEYS[key_name][0], stream, start_us
+        self.previous = previous
+        self.tip, self.seq = ZERO_HASH, 0
+        self.bodies: list[bytes] = []
+
+    def write(self, kind: str, **fields: object) -> None:
+        self.seq += 1
+        self.us += 1_000
+        if kind in {EventKind.CHECKPOINT, EventKind.PROCESS_STOPPED}:
+            so_far = Checkpoint(
+                self.source, self.stream, self.seq - 1, self.tip, self.seq - 1, self.us // 1000
+            )
+            fields["checkpoint"] = self.key.sign(PayloadType.CHECKPOINT, checkpoint_payload(so_far))
+        body = canonical(
+            Event(
+                version=1,
+                event_id=f"{hash((self.stream, self.seq)) & (1 << 128) - 1:032x}",
+                source=self.source,
+                stream=self.stream,
+                seq=self.seq,
+                prev_hash=self.tip,
+                time_us=self.us,
+                kind=kind,
+                environment="dev",
+                **fields,
+            )
+        )
+        self.bodies.append(body)
+        self.tip = event_hash(self.tip, body)
+
+    def run(self, events: int, *, stop: bool = True, first: int = 0) -> list[bytes]:
+        self.write("process.started", previous_stream=self.previous)
+        for number in range(first, first + events):
+            self.happening(number)
+            if self.seq % EVERY == 0:
+                self.write("checkpoint")
+        if stop:
+            self.write("process.stopped")
+        return self.bodies
+
+    def happening(self, number: int) -> None:
+        if self.source == DECIDER:
+            decided = decision(number)
+            self.write(
+                "decision.allowed",
+                decision="allow",
+                decision_id=decided.decision_id,
+                spend_id=decided.spend_id,
+                task_id="task_1",
+                tenant="t1",
+                amount_minor=5000,
+            )
+        else:
+            self.write("door.passed", tenant="t1", task_id="task_1")
+
+
+def decision(number: int) -> Decision:
+    call = f"call_{number}"
+    return Decision(
+        version=1,
+        decision_id=f"{number + 1:032x}",
+        decision=DecisionType.DECISION_TYPE_ALLOW,
+        environment="dev",
+        tenant="t1",
+        task_id="task_1",
+        call_id=call,
+        spend_id=spend_id("dev", "t1", AUDIENCE, "bot", "task_1", call),
+        audience=AUDIENCE,
+        not_after_ms=1,
+    )
+
+
+def reserve(number: int, permit_key: SigningKey = KEYS["decider"][0], seq: int = 0) -> Stored:
+    decided = decision(number)
+    permit = permit_key.sign(PayloadType.PERMIT, canonical(decided))
+    payload = reserve_payload(
+        environment="dev",
+        permit=permit,
+        attempt=f"{number:032x}",
+        sidecar=SIDECAR,
+        reserved_at_ms=1,
+        call_digest=b"",
+    )
+    body = canonical(KEYS["spend"][0].sign(PayloadType.SPEND, payload))
+    subject = f"licet.spend.dev.finance.{decided.spend_id}.0.reserve"
+    seq = seq or number + 1
+    return Stored(SPEND, subject, seq, START_US + seq, body, origin_seq=seq)
+
+
+def messages(*runs: Recorder) -> list[Stored]:
+    bodies = [(run, body) for run in runs for body in run.bodies]
+    return [
+        Stored(AUDIT, SUBJECTS[run.source], number, START_US + number * 1000, body)
+        for number, (run, body) in enumerate(bodies, 1)
+    ]
+
+
+@pytest.fixture
+def insert(store: Any) -> Any:
+    from audit.row import COLUMNS, insert_settings
+    from audit.writer import encode
+
+    def put(found: Any, owner: Any = OWNER) -> None:
+        settings = dict(insert_settings(f"{found[0].stream}:{found[0].seq}"))
+        store.client.raw_insert("events", COLUMNS, encode(found, owner), fmt="Protobuf", settings=settings)
+
+    return put
+
+
+HONEST = 40
+D1, D2, D3, S1 = "d1" * 16, "d2" * 16, "d3" * 16, "5a" * 16
+
+
+def honest() -> list[Stored]:
+    decider = Recorder(DECIDER, "checkpoint-decider", D1)
+    sidecar = Recorder(SIDECAR, "checkpoint-sidecar", S1)
+    decider.run(HONEST)
+    sidecar.run(HONEST)
+    return messages(decider, sidecar)
+
+
+@pytest.fixture
+def kept(store: Any, insert: Any) -> Any:
+    """An honest store: two runs, and a spend log of three reserves."""
+    insert(honest())
+    insert([reserve(number) for number in range(3)])
+    return store
+
+
+def scope(*, keys: Any = None, revoked: Any = None, anchors: Any = ()) -> Any:
+    keys = keys or keyset()
+    return Scope(
+        replace(OWNER, keys=keys), Trust(keys, revoked or {}), time.time_ns() // 1000, tuple(anchors)
+    )
+
+
+def kinds(store: Any, **given: Any) -> Any:
+    report = verify_store(store.client, scope(**given))
+    return {problem.kind for problem in report.problems}, report
+
+
+def change(store: Any, sql: Any) -> None:
+    store.client.command(sql, settings={"mutations_sync": "2", "lightweight_deletes_sync": "2"})
+
+
+def test_honest_store_is_sound(kept: Any) -> None:
+    found, report = kinds(kept)
+    assert (found, report.sound, report.runs) == (set(), True, 2)
+    assert report.rows == len(honest()) + 3
+
+
+# --- ClickHouse alone
+
+
+@pytest.mark.negative(40)
+def test_deleted_row_is_named_by_its_number_and_its_sequence(kept: Any) -> None:
+    change(kept, f"ALTER TABLE events DELETE WHERE js_stream = '{AUDIT}' AND js_seq = 20")
+    found, report = kinds(kept)
+    assert found == {ProblemKind.GAP}
+    assert {problem.where for problem in report.problems} == {f"{DECIDER} run {D1[:8]}", AUDIT}
+    assert any("number 20 is missing" in problem.detail for problem in report.problems)
+    assert any("sequence 20 is missing" in problem.detail for problem in report.problems)
+
+
+@pytest.mark.negative(40)
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("decision", "'deny'"), ("amount_minor", "1"), ("tenant", "'t2'"), ("resource", "'x'")],
+)
+def test_edited_column_is_named_with_both_values(kept: Any, column: Any, value: Any) -> None:
+    # part of the sorting key cannot be updated in place: an attacker writes the row anew
+    if column == "tenant":
+        names = (
+            "event_id, source, stream, seq, event, prev_hash, time_us, kind, decision, environment, task_id"
+        )
+        rest = "decision_id, spend_id, amount_minor, js_stream, js_subject, js_seq, js_time_us, batch"
+        change(
+            kept,
+            f"INSERT INTO events ({names}, {rest}, tenant) SELECT {names}, {rest}, 't2' FROM events"
+            f" WHERE js_stream = '{AUDIT}' AND js_seq = 20",
+        )
+        change(
+            kept, f"ALTER TABLE events DELETE WHERE js_stream = '{AUDIT}' AND js_seq = 20 AND tenant = 't1'"
+        )
+    else:
+        change(
+            kept, f"ALTER TABLE events UPDATE {column} = {value} WHERE js_stream = '{AUDIT}' AND js_seq = 20"
+        )
+    found, report = kinds(kept)
+    assert found == {ProblemKind.COLUMN}
+    assert [problem.where for problem in report.problems] == [f"{AUDIT} 20"]
+    assert f"column {column} is" in report.problems[0].detail
+
+
+def rewrite(store: Any, seq: Any, body: Any, owner: Any = OWNER) -> None:
+    """What an attacker with ClickHouse writes: event bytes and columns that fit each other."""
+    from audit.row import read_columns
+
+    row = store.rows(
+        "SELECT js_subject, js_time_us FROM events WHERE js_stream = {s:String} AND js_seq = {n:UInt64}",
+        s=AUDIT,
+        n=seq,
+    )[0]
+    columns = read_columns(Stored(AUDIT, row[0], seq, row[1], body), owner, repeated=False)
+    change(store, f"ALTER TABLE events DELETE WHERE js_stream = '{AUDIT}' AND js_seq = {seq}")
+    columns["batch"] = 1
+    store.client.insert("events", [list(columns.values())], column_names=list(columns))
+
+
+@pytest.mark.negative(40)
+def test_event_edited_with_its_columns_is_named(kept: Any) -> None:
+    event = Event.FromString(honest()[19].data)
+    event.amount_minor = 1
+    rewrite(kept, 20, canonical(event))
+    found, report = kinds(kept)
+    assert found == {ProblemKind.EDIT}
+    assert report.problems[0].event_id == event.event_id
+
+
+@pytest.mark.negative(40)
+def test_two_events_in_each_others_place_are_named(kept: Any) -> None:
+    first, second = (Event.FromString(message.data) for message in honest()[19:21])
+    first.seq, second.seq = second.seq, first.seq
+    rewrite(kept, 20, canonical(second))
+    rewrite(kept, 21, canonical(first))
+    found, _ = kinds(kept)
+    assert found == {ProblemKind.EDIT}
+
+
+@pytest.mark.negative(40)
+def test_two_events_with_one_number_are_a_fork(kept: Any) -> None:
+    event = Event.FromString(honest()[19].data)
+    event.detail = "another"
+    body = canonical(event)
+    from audit.row import read_columns
+
+    columns = read_columns(Stored(AUDIT, SUBJECTS[DECIDER], 500, START_US, body), OWNER, repeated=False)
+    kept.client.insert("events", [list(columns.values())], column_names=list(columns))
+    found, report = kinds(kept)
+    assert ProblemKind.FORK in found
+    fork = next(problem for problem in report.problems if problem.kind is ProblemKind.FORK)
+    assert event.event_id in fork.detail
+
+
+@pytest.mark.negative(40)
+def test_tail_cut_off_leaves_an_open_ended_run(kept: Any) -> None:
+    last = len(honest())
+    change(kept, f"ALTER TABLE events DELETE WHERE js_stream = '{AUDIT}' AND js_seq > {last - 5}")
+    found, report = kinds(kept)
+    assert found == {ProblemKind.OPEN_ENDED}
+    assert report.problems[0].where.startswith(SIDECAR)
+
+
+@pytest.mark.negative(40)
+def test_tail_cut_to_the_last_checkpoint_is_shown_by_an_anchor(kept: Any) -> None:
+    tips = tuple(export.anchors(kept.client))
+    last = len(honest())
+    change(kept, f"ALTER TABLE events DELETE WHERE js_stream = '{AUDIT}' AND js_seq > {last - 5}")
+    found, _ = kinds(kept, anchors=tips)
+    assert found == {ProblemKind.CUT_TAIL}
+
+
+@pytest.mark.negative(40)
+def test_whole_run_that_vanished_is_shown_by_an_anchor(kept: Any) -> None:
+    tips = tuple(export.anchors(kept.client))
+    change(kept, f"ALTER TABLE events DELETE WHERE stream = '{S1}'")
+    assert kinds(kept)[0] == set()  # it was the last one: nothing inside the store can tell
+    assert kinds(kept, anchors=tips)[0] == {ProblemKind.CUT_TAIL}
+
+
+@pytest.mark.negative(40)
+def test_row_doubled_is_named(kept: Any) -> None:
+    columns = "event_id, source, stream, seq, event, prev_hash, time_us, kind, decision, environment, tenant"
+    rest = "task_id, decision_id, spend_id, amount_minor, js_stream, js_subject, js_seq, js_time_us, batch"
+    change(
+        kept,
+        f"INSERT INTO events ({columns}, {rest}) SELECT {columns}, {rest} FROM events"
+        f" WHERE js_stream = '{AUDIT}' AND js_seq = 20",
+    )
+    found, report = kinds(kept)
+    assert found == {ProblemKind.DOUBLED}
+    assert "sequence 20 is there 2 times" in report.problems[0].detail
+
+
+@pytest.mark.negative(40)
+def test_row_hidden_as_a_repetition_or_as_quarantined_is_named(kept: Any) -> None:
+    for kind, seq in (("repeated", 20), ("quarantined", 21)):
+        names = "event_id, source, stream, seq, event, prev_hash, time_us, environment"
+        rest = "js_stream, js_subject, js_seq, js_time_us"
+        change(
+            kept,
+            f"INSERT INTO events ({names}, {rest}, kind) SELECT {names}, {rest}, '{kind}' FROM events"
+            f" WHERE js_stream = '{AUDIT}' AND js_seq = {seq}",
+        )
+        change(
+            kept,
+            f"ALTER TABLE events DELETE WHERE js_stream = '{AUDIT}' AND js_seq = {seq} AND kind != '{kind}'",
+        )
+    found, report = kinds(kept)
+    assert ProblemKind.COLUMN in found
+    assert {f"{AUDIT} 20", f"{AUDIT} 21"} <= {problem.where for problem in report.problems}
+
+
+@pytest.mark.negative(40)
+def test_spend_deleted_from_the_log_is_named(kept: Any) -> None:
+    change(kept, f"ALTER TABLE events DELETE WHERE js_stream = '{SPEND}' AND js_seq = 2")
+    found, report = kinds(kept)
+    assert found == {ProblemKind.GAP}
+    assert {problem.where for problem in report.problems} == {SPEND, "spend stream"}
+
+
+# --- NATS and ClickHouse: whatever is published under a source's subject, without its keys
+
+
+@pytest.mark.negative(40)
+@pytest.mark.parametrize(
+    ("key_name", "kind"),
+    [
+        ("checkpoint-sidecar", ProblemKind.WRONG_KEY),
+        ("decider", ProblemKind.WRONG_KEY),
+        ("stranger", ProblemKind.UNKNOWN_KEY),
+    ],
+)
+def test_chain_replaced_under_another_key_is_named(
+    store: Any, insert: Any, monkeypatch: Any, key_name: Any, kind: Any
+) -> None:
+    monkeypatch.setitem(KEYS, "stranger", (key("stranger", 9), KeyRole.CHECKPOINT, DECIDER, ""))
+    forged = Recorder(DECIDER, key_name, D1)
+    forged.run(HONEST)
+    insert(messages(forged))
+    keys = keyset()
+    known = KeySet("dev", 1, {name: found for name, found in keys.keys.items() if name != "stranger"})
+    assert kinds(store, keys=known)[0] >= {kind}
+
+
+@pytest.mark.negative(40)
+def test_chain_signed_under_the_right_name_by_another_key_is_named(
+    store: Any, insert: Any, monkeypatch: Any
+) -> None:
+    signing, role, owner, audience = KEYS["checkpoint-decider"]
+    honest_keys = keyset()
+    monkeypatch.setitem(KEYS, "checkpoint-decider", (key("checkpoint-decider", 9), role, owner, audience))
+    forged = Recorder(DECIDER, "checkpoint-decider", D1)
+    forged.run(HONEST)
+    insert(messages(forged))
+    assert kinds(store, keys=honest_keys)[0] == {ProblemKind.BAD_SIGNATURE}
+    assert signing
+
+
+@pytest.mark.negative(40)
+def test_permit_spent_without_a_decision_is_named(kept: Any, insert: Any) -> None:
+    insert([reserve(HONEST + 7, seq=4)])  # signed by the decider's stolen key, so every signature holds
+    found, report = kinds(kept)
+    assert found == {ProblemKind.SPENT_WITHOUT_DECISION}
+    assert f"{HONEST + 8:032x}" in report.problems[0].detail
+
+
+@pytest.mark.negative(40)
+def test_permit_signed_by_a_strangers_key_is_named_at_its_reserve(kept: Any, insert: Any) -> None:
+    insert([reserve(5, key("decider", 8), seq=4)])
+    assert kept.value(
+        "SELECT signature FROM events WHERE js_stream = {s:String} AND js_seq = 4", s=SPEND
+    ) == ("PERMIT_SIGNATURE_INVALID")
+    assert kinds(kept)[0] == {ProblemKind.BAD_SIGNATURE}
+
+
+# --- with one source's own checkpoint key
+
+
+@pytest.mark.negative(40)
+def test_run_written_anew_with_the_sources_own_key_is_found_against_an_anchor_only(
+    store: Any, insert: Any
+) -> None:
+    true = Recorder(DECIDER, "checkpoint-decider", D1)
+    true.run(HONEST)
+    insert(messages(true))
+    tips = tuple(export.anchors(store.client))
+    change(store, "TRUNCATE TABLE events")
+    lie = Recorder(DECIDER, "checkpoint-decider", D1)
+    lie.run(HONEST, first=1000)
+    moved = [replace(message, seq=message.seq, stream=AUDIT) for message in messages(lie)]
+    insert([replace(moved[0], time_us=moved[0].time_us), *moved[1:]])
+    if store.value("SELECT count() FROM events") == 0:  # the token of the first batch is still known
+        from audit.row import COLUMNS, insert_settings
+        from audit.writer import encode
+
+        settings = dict(insert_settings("attacker"))
+        store.client.raw_insert("events", COLUMNS, encode(moved, OWNER), fmt="Protobuf", settings=settings)
+    assert kinds(store)[0] == set()
+    assert kinds(store, anchors=tips)[0] == {ProblemKind.REWRITTEN}
+
+
+# --- keys over time
+
+
+def test_three_generations_of_keys_verify(store: Any, insert: Any) -> None:
+    first = Recorder(DECIDER, "checkpoint-decider", D1, START_US)
+    second = Recorder(DECIDER, "checkpoint-decider-2", D2, START_US + HOUR_US, previous=D1)
+    third = Recorder(DECIDER, "checkpoint-decider-3", D3, START_US + 2 * HOUR_US, previous=D2)
+    for number, run in enumerate((first, second, third)):
+        run.run(HONEST, first=100 * number)
+        for message in [messages(run)]:
+            moved = [
+                replace(one, seq=one.seq + number * 1000, time_us=one.time_us + number * HOUR_US)
+                for one in message
+            ]
+            insert([replace(one, seq=index) for index, one in enumerate(moved, 1 + number * len(moved))])
+    ms = START_US // 1000
+    hour = HOUR_US // 1000
+    keys = keyset(
+        checkpoint_decider=(0, ms + hour),
+        checkpoint_decider_2=(ms + hour, ms + 2 * hour),
+        checkpoint_decider_3=(ms + 2 * hour, 1 << 60),
+    )
+    assert kinds(store, keys=keys)[0] == set()
+    expired = keyset(checkpoint_decider=(0, 1))
+    assert kinds(store, keys=expired)[0] == {ProblemKind.WRONG_KEY}
+
+
+def test_checkpoint_signed_after_its_keys_revocation_is_named(kept: Any) -> None:
+    assert kinds(kept, revoked={"checkpoint-decider": START_US})[0] == {ProblemKind.REVOKED_KEY}
+    assert kinds(kept, revoked={"checkpoint-decider": START_US + HOUR_US})[0] == set()
+
+
+def test_killed_run_that_its_successor_names_is_a_note_and_no_problem(store: Any, insert: Any) -> None:
+    killed = Recorder(DECIDER, "checkpoint-decider", D1)
+    killed.run(HONEST, stop=False)
+    after = Recorder(DECIDER, "checkpoint-decider", D2, previous=D1)
+    after.run(HONEST, first=100)
+    insert(messages(killed, after))
+    found, report = kinds(store)
+    assert found == set()
+    assert any("was killed" in note for note in report.notes)
+
+
+# --- exports
+
+
+def exported(store: Any, path: Any, condition: Any = "task_id = 'task_1' AND seq = 20") -> Any:
+    with path.open("x") as file:
+        rows = export.scope_rows(store.client, condition, {})
+        export.write(file, {"environment": "dev"}, b"", export.anchors(store.client), rows)
+    return export.read(path)
+
+
+def test_export_verifies_offline(kept: Any, tmp_path: Any) -> None:
+    bundle = exported(kept, tmp_path / "export")
+    assert len(bundle.rows) > 2
+    report = verify_rows(bundle.rows, replace(scope(), whole=False))
+    assert (report.sound, report.runs) == (True, 2)
+
+
+def test_export_that_lost_its_checkpoint_does_not_verify(kept: Any, tmp_path: Any) -> None:
+    bundle = exported(kept, tmp_path / "export")
+    cut = [row for row in bundle.rows if row["kind"] not in {"checkpoint", "process.stopped"}]
+    report = verify_rows(cut, replace(scope(), whole=False))
+    assert {problem.kind for problem in report.problems} == {ProblemKind.UNSIGNED}
+
+
+def test_export_that_was_changed_is_refused(kept: Any, tmp_path: Any) -> None:
+    exported(kept, tmp_path / "export")
+    text = (tmp_path / "export").read_text()
+    (tmp_path / "changed").write_text(text.replace('"tenant":"t1"', '"tenant":"t2"', 1))
+    (tmp_path / "cut").write_text("\n".join(text.split("\n")[:-2]) + "\n")
+    for name in ("changed", "cut"):
+        with pytest.raises(export.ExportError):
+            export.read(tmp_path / name)
