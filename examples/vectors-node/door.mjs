@@ -119,6 +119,7 @@ function checkScope(decision, door, call, versions) {
   if (decision.class !== method.callClass) throw malformed("another class than the catalog's");
   if (method.spends && !decision.spends) throw malformed("must spend");
   if (decision.ceilings.length > 0 && !method.ceilings) throw malformed("ceilings for an exact method");
+  if (decision.round > 0n && !method.guarded) throw new Refused("ROUND_INVALID"); // only a guard allows one effect over all
   if (decision.round > 0n && !method.guarded) throw new Refused("ROUND_INVALID");
   return method;
 }
