@@ -47,6 +47,9 @@ CONFIGURATION_WITHIN_S: Final = 15.0
 """How long a start waits for a configuration to be activated."""
 
 
+_CANNOT_START: Final = (KeyFileError, SourceError, StreamsError, SpoolError, OSError, ValueError)
+
+
 class StartError(Exception):
     """The process cannot start; `str()` says what to change, one line for each fault."""
 
@@ -70,27 +73,34 @@ class DeciderProcess:
     def __init__(self, settings: DeciderSettings) -> None:
         self._settings = settings
         self._own_id = decider_id(settings.trust_domain, settings.environment)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._exits = contextlib.AsyncExitStack()
+        self._acked = True
         self.port = 0
 
     async def start(self) -> None:
         """Start everything. Raises `StartError`."""
         try:
             await self._start()
-        except (KeyFileError, SourceError, StreamsError, SpoolError, ValueError) as error:
-            raise StartError(str(error)) from error
+        except BaseException as error:
+            await self._exits.aclose()
+            if isinstance(error, _CANNOT_START):
+                raise StartError(str(error)) from error
+            raise
 
     async def _start(self) -> None:
         settings = self._settings
         self._nc = await connect(nats_settings(settings), f"decider-{settings.instance}")
+        self._exits.push_async_callback(self._disconnect)
         self._publisher = await Publisher.open(self._nc)
         store = ConfigStore(self._publisher, settings.environment)
         configuration = Configuration(store, read_public(settings.root_key_file), settings.environment)
         self._journal = await self._open_journal()
+        self._exits.push_async_callback(self._close_journal)
         configuration.rejected = self._bundle_rejected
         keys = await self._first_configuration(configuration)
         house = self._house(keys)
-        self._reader = self._open_reader()
+        reader = self._open_reader()
+        self._exits.push_async_callback(reader.close)
         decider = Decider(
             Parts(
                 house=house,
@@ -99,7 +109,7 @@ class DeciderProcess:
                 master=read_secret(settings.master_key_file),
                 configuration=configuration,
                 journal=self._journal,
-                reader=self._reader,
+                reader=reader,
                 nc=self._nc,
                 clock=SYSTEM_CLOCK,
             )
@@ -112,17 +122,19 @@ class DeciderProcess:
             wall_ms=wall_ms,
             monotonic_ms=monotonic_ms,
         )
-        self._tracing = tracing.configure("licet-decider", settings.otlp_endpoint, settings.instance)
+        traces = tracing.configure("licet-decider", settings.otlp_endpoint, settings.instance)
+        self._exits.callback(traces.shutdown)
         service = DeciderService(
             decider,
             beacons,
             store,
             OutcomeReader(self._nc, configuration, house),
             identify=identify_certified if settings.tls else identify_development,
-            tracing=self._tracing,
+            tracing=traces,
         )
+        beaconing = asyncio.create_task(beacons.run())
+        self._exits.push_async_callback(_ended, beaconing)
         await self._listen(service, Health(configuration, monotonic_ms))
-        self._tasks.append(asyncio.create_task(beacons.run()))
 
     async def _open_journal(self) -> Journal:
         settings = self._settings
@@ -194,6 +206,7 @@ class DeciderProcess:
     async def _listen(self, service: DeciderService, health: Health) -> None:
         settings = self._settings
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._exits.push_async_callback(self._server.stop, settings.drain_ms / 1000)
         decider_pb2_grpc.add_DeciderServiceServicer_to_server(service, self._server)
         health.add_to(self._server)
         if settings.tls:
@@ -210,17 +223,20 @@ class DeciderProcess:
 
     async def stop(self) -> bool:
         """Drain and stop; returns whether every event was acked."""
-        await self._server.stop(self._settings.drain_ms / 1000)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._reader.close()
-        acked = await self._journal.close()
+        await self._exits.aclose()
+        return self._acked
+
+    async def _close_journal(self) -> None:
+        self._acked = await self._journal.close()
+
+    async def _disconnect(self) -> None:
         with contextlib.suppress(OSError, NatsError):  # a server that is gone cannot be told goodbye
-            await self._publisher.close()
             await self._nc.close()
-        self._tracing.shutdown()
-        return acked
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def nats_settings(settings: DeciderSettings) -> NatsSettings:

@@ -109,7 +109,7 @@ class Client:
         known = ", ".join(sorted(self._channels)) or "none"
         if tool or len(self._channels) != 1:
             raise ValueError(
-                f"name one of the tools with tool=…: {known}" if not tool else f"no tool `{tool}`: {known}"
+                f"say which tool=…; known: {known}" if not tool else f"no tool `{tool}`; known: {known}"
             )
         return next(iter(self._channels))
 

@@ -122,11 +122,15 @@ RULES = [
     HOLD_2,
     '@id("read") permit (principal, action == Action::"read", resource);',
     '@id("any") permit (principal == Agent::"root", action, resource);',
-    '@id("in") permit (principal, action in [Action::"refund", Action::"read"], resource)'
-    " when { context.tier < 2 };",
+    (
+        '@id("in") permit (principal, action in [Action::"refund", Action::"read"], resource)'
+        " when { context.tier < 2 };"
+    ),
     '@id("old") forbid (principal, action, resource is Order) when { resource.version > 7 };',
-    '@id("t") forbid (principal, action == Action::"read", resource is Order)'
-    " when { resource.tenant != context.tenant };",
+    (
+        '@id("t") forbid (principal, action == Action::"read", resource is Order)'
+        " when { resource.tenant != context.tenant };"
+    ),
 ]
 
 

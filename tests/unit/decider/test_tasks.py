@@ -7,10 +7,11 @@ import pytest
 from decider.source import SourceError
 from decider.tasks import HOUR_MS, read_tasks
 
-GOOD = """tasks:
-  task_1: {caller: agent/bot, agent: bot, principal: "ana@example.com", tenant: t1, intent: "refunds", hours:
-  2}
-"""
+GOOD = (
+    "tasks:\n"
+    '  task_1: {caller: agent/bot, agent: bot, principal: "ana@example.com", tenant: t1,'
+    ' intent: "refunds", hours: 2}\n'
+)
 
 
 def read(path: Path, text: str) -> dict[str, object]:
@@ -52,7 +53,7 @@ def test_bad_task_is_refused_by_name(tmp_path: Path, old: str, new: str, why: st
 
 def test_same_task_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="given twice"):
-        read(tmp_path, GOOD + GOOD.splitlines()[1] + "\n")
+        read(tmp_path, GOOD + GOOD.partition("\n")[2])
 
 
 def test_file_that_is_not_there_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,228 @@
+"""The decision as a value: who is in it comes from us, what is not a clean allow is none."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decider.bundle import LoadedBundle, Note
+from decider.catalog.build import build_catalog
+from decider.catalog.descriptors import Descriptors
+from decider.catalog.tools import read_tools
+from decider.cedar import Allowed, Failed, Forbidden, Held, RuleSet
+from decider.decide import CATALOG_RULE, Facts, Moment, Verdict, check_revocations, check_tenant, decide, deny
+from decider.envelope import Envelope, House, Refused, build_envelope
+from decider.in_force import InForce
+from decider.mint import mint, slot_of
+from decider.tasks import Task
+from licet.catalog import read_catalog
+from licet.hold import Requirement
+from licet.keys import KeyRole, KeySet, PublicKey
+from licet.refusal import Reason, Refusal
+from licet.revocation import NONE, RevocationKind, Revocations
+from licet.statement import PayloadType, SigningKey
+from licet.v1.beacon_pb2 import ActiveConfig
+from licet.v1.decider_pb2 import DecideRequest
+from licet.v1.decision_pb2 import (
+    CODEC_PROTOBUF,
+    DECISION_TYPE_ALLOW,
+    DECISION_TYPE_DENY,
+    DECISION_TYPE_HOLD,
+)
+from tests.worlds.decisions import POLICY, REFUND, REFUND_BOT, refund
+from tests.worlds.policies import ALLOW, SCHEMA
+
+KEY = SigningKey.from_seed("catalog", bytes(32))
+NOW = time.time_ns() // 1_000_000
+MOMENT = Moment("d" * 32, NOW, traceparent="00-" + "1" * 32 + "-" + "2" * 16 + "-01")
+FACTS = Facts({"tenant": "t1", "version": 3}, "t1", (("order.version", 3), ("order.tenant", "t1")))
+LEAD = Requirement("large", "finance-lead", 1)
+
+
+def keyset() -> KeySet:
+    key = PublicKey("catalog", KeyRole.CATALOG, "dev", KEY.public_key, 0, NOW + 10**9)
+    return KeySet("dev", 1, {"catalog": key})
+
+
+def house(path: Path, tools: str = "", *, hours: int = 1) -> House:
+    file = path / "tools.yaml"
+    file.write_text(tools or (POLICY / "tools.yaml").read_text())
+    descriptors = Descriptors((POLICY / "descriptors.binpb").read_bytes())
+    payload = build_catalog(read_tools(file), descriptors, environment="dev", trust_domain="licet.local")
+    catalog = read_catalog(KEY.sign(PayloadType.CATALOG, payload), keyset(), environment="dev", now_ms=NOW)
+    assert not isinstance(catalog, Refusal), catalog
+    task = Task("task_1", REFUND_BOT, "refund-bot", "ana", "t1", "refunds", NOW + hours * 3_600_000)
+    keys = {catalog.audience: b"k" * 32}
+    return House("licet.local", "dev", {catalog.audience: catalog}, keys, {"task_1": task})
+
+
+def in_force(*, shadow: bool = False, revocations: Revocations = NONE, **notes: Note) -> InForce:
+    bundle = LoadedBundle(7, "dev", shadow, RuleSet(ALLOW, SCHEMA), notes, "desk@example.com")
+    return InForce(ActiveConfig(environment="dev", generation=2), 11, bundle, keyset(), revocations)
+
+
+def request(**fields: Any) -> DecideRequest:
+    values = {
+        "method": REFUND,
+        "request": refund(),
+        "codec": CODEC_PROTOBUF,
+        "task_id": "task_1",
+        "call_id": "call-1",
+    } | fields
+    return DecideRequest(**values)
+
+
+@pytest.fixture
+def envelope(tmp_path: Path) -> Envelope:
+    made = build_envelope(request(), REFUND_BOT, house(tmp_path), now_ms=NOW)
+    assert isinstance(made, Envelope), made
+    return made
+
+
+def usable(result: Verdict | Refusal) -> Verdict:
+    assert isinstance(result, Verdict), result
+    return result
+
+
+def test_allow_binds_everything_that_was_decided(envelope: Envelope) -> None:
+    decision = usable(decide(envelope, FACTS, Allowed(("bot",)), in_force(), MOMENT)).decision
+    assert decision.decision == DECISION_TYPE_ALLOW
+    assert (decision.bundle_version, decision.config_seq, decision.generation) == (7, 11, 2)
+    assert (decision.tenant, decision.principal, decision.agent) == ("t1", "ana", "refund-bot")
+    assert decision.method_digest == envelope.method.digest
+    assert decision.call_digest == envelope.call_digest
+    assert [check.check for check in decision.preconditions] == ["order.version", "order.tenant"]
+    assert decision.not_after_ms == NOW + 60_000
+
+
+def test_failed_evaluation_is_no_decision(envelope: Envelope) -> None:
+    for shadow in (False, True):
+        result = decide(envelope, FACTS, Failed("boom"), in_force(shadow=shadow), MOMENT)
+        assert isinstance(result, Refusal)
+        assert result.reason is Reason.EVALUATION_FAILED
+
+
+def test_permit_ends_with_its_task(tmp_path: Path) -> None:
+    here = house(tmp_path)
+    task = replace(here.tasks["task_1"], not_after_ms=NOW + 5_000)
+    short = replace(here, tasks={"task_1": task})
+    envelope = build_envelope(request(), REFUND_BOT, short, now_ms=NOW)
+    assert isinstance(envelope, Envelope)
+    decision = usable(decide(envelope, FACTS, Allowed(("bot",)), in_force(), MOMENT)).decision
+    assert decision.not_after_ms == NOW + 5_000
+    closed = build_envelope(request(), REFUND_BOT, short, now_ms=NOW + 5_000)
+    assert isinstance(closed, Refused)
+    assert closed.refusal.reason is Reason.TASK_CLOSED
+
+
+def test_denial_speaks_the_rules_note_and_never_the_detail(envelope: Envelope) -> None:
+    noted = in_force(**{"not-allowed": Note("no refunds here", "lead@example.com")})
+    verdict = usable(decide(envelope, FACTS, Forbidden(("not-allowed",)), noted, MOMENT))
+    assert (verdict.decision.decision, verdict.decision.reason) == (DECISION_TYPE_DENY, "no refunds here")
+    assert verdict.escalate_to == "lead@example.com"
+    verdict = usable(decide(envelope, FACTS, Forbidden(()), noted, MOMENT))
+    assert (verdict.decision.reason, verdict.escalate_to) == ("policy does not allow it", "desk@example.com")
+
+
+def test_signed_denial_and_hold_never_take_the_slot_of_a_permit(envelope: Envelope) -> None:
+    slots = [
+        slot_of(usable(decide(envelope, FACTS, evaluation, in_force(), MOMENT)).decision)
+        for evaluation in (Allowed(("bot",)), Forbidden(()), Held((LEAD,)))
+    ]
+    assert slots == [PayloadType.PERMIT, PayloadType.DECISION, PayloadType.DECISION]
+
+
+def test_hold_names_exactly_this_call_and_excludes_who_asked(envelope: Envelope) -> None:
+    verdict = usable(decide(envelope, FACTS, Held((LEAD,)), in_force(), MOMENT))
+    assert verdict.decision.decision == DECISION_TYPE_HOLD
+    hold = verdict.hold
+    assert hold is not None
+    assert (hold.call_digest, hold.spend_id) == (envelope.call_digest, envelope.spend_id)
+    assert {"ana", "refund-bot"} <= set(hold.excluded_approvers)
+    assert hold.text == "Refund 50.00 USD for order O1"
+    again = usable(decide(envelope, FACTS, Held((LEAD,)), in_force(), replace(MOMENT, decision_id="e" * 32)))
+    assert again.hold is not None
+    assert again.hold.hold_id == hold.hold_id
+    other_facts = replace(FACTS, attributes={"tenant": "t1", "version": 4})
+    changed = usable(decide(envelope, other_facts, Held((LEAD,)), in_force(), MOMENT))
+    assert changed.hold is not None
+    assert changed.hold.hold_id != hold.hold_id
+
+
+def test_privileged_call_is_held_by_the_catalog_whatever_the_rules_say(tmp_path: Path) -> None:
+    tools = (POLICY / "tools.yaml").read_text().replace("tier: 4", "tier: 5\n    approvers: {lead: 2}")
+    envelope = build_envelope(request(), REFUND_BOT, house(tmp_path, tools), now_ms=NOW)
+    assert isinstance(envelope, Envelope)
+    for shadow in (False, True):
+        verdict = usable(decide(envelope, FACTS, Allowed(("bot",)), in_force(shadow=shadow), MOMENT))
+        assert verdict.decision.decision == DECISION_TYPE_HOLD
+        assert verdict.hold is not None
+        assert [(n.rule_id, n.role, n.quorum) for n in verdict.hold.requirements] == [
+            (CATALOG_RULE, "lead", 2)
+        ]
+    lifted = Allowed(("bot",), (Requirement(CATALOG_RULE, "lead", 2),))
+    assert (
+        usable(decide(envelope, FACTS, lifted, in_force(), MOMENT)).decision.decision == DECISION_TYPE_ALLOW
+    )
+
+
+def test_shadow_stage_allows_and_says_what_it_would_have_done(envelope: Envelope) -> None:
+    for evaluation, name in ((Forbidden(("x",)), "deny"), (Held((LEAD,)), "hold")):
+        verdict = usable(decide(envelope, FACTS, evaluation, in_force(shadow=True), MOMENT))
+        assert (verdict.decision.decision, verdict.shadow) == (DECISION_TYPE_ALLOW, name)
+        assert verdict.decision.spends
+    assert usable(decide(envelope, FACTS, Allowed(("bot",)), in_force(shadow=True), MOMENT)).shadow == ""
+
+
+def test_tenant_of_facts_must_be_the_tasks(envelope: Envelope) -> None:
+    assert check_tenant(envelope, FACTS) is None
+    for tenant in ("t2", "", "T1"):
+        refusal = check_tenant(envelope, replace(FACTS, tenant=tenant))
+        assert refusal is not None
+        assert refusal.reason is Reason.TENANT_MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "reason"),
+    [
+        (RevocationKind.TASK, "task_1", Reason.TASK_REVOKED),
+        (RevocationKind.AGENT, "refund-bot", Reason.AGENT_REVOKED),
+        (RevocationKind.PRINCIPAL, "ana", Reason.PRINCIPAL_REVOKED),
+        (RevocationKind.TOOL, "spiffe://licet.local/dev/tool/finance", Reason.TOOL_STOPPED),
+        (RevocationKind.ENVIRONMENT, "dev", Reason.ENVIRONMENT_STOPPED),
+    ],
+)
+def test_what_is_revoked_gets_no_permit(
+    envelope: Envelope, kind: RevocationKind, name: str, reason: Reason
+) -> None:
+    stopped = in_force(revocations=Revocations(1, "dev", frozenset({(kind, name)})))
+    refusal = check_revocations(envelope, stopped)
+    assert refusal is not None
+    assert refusal.reason is reason
+    verdict = deny(envelope, refusal, stopped, MOMENT)
+    assert verdict.decision.decision == DECISION_TYPE_DENY
+    other = in_force(revocations=Revocations(1, "dev", frozenset({(kind, "other")})))
+    assert check_revocations(envelope, other) is None
+
+
+def test_spend_id_is_the_steps_and_not_the_arguments(tmp_path: Path) -> None:
+    here = house(tmp_path)
+    one, two, three = (
+        build_envelope(request(**fields), REFUND_BOT, here, now_ms=NOW)
+        for fields in ({}, {"request": refund(minor=5100)}, {"call_id": "call-2"})
+    )
+    assert isinstance(one, Envelope)
+    assert isinstance(two, Envelope)
+    assert isinstance(three, Envelope)
+    assert one.spend_id == two.spend_id != three.spend_id
+    assert one.call_digest != two.call_digest
+    assert one.call_digest == three.call_digest
+
+
+def test_permit_too_large_for_any_door_is_not_signed(envelope: Envelope) -> None:
+    many = replace(FACTS, preconditions=tuple((f"order.field_{n}", "x" * 60) for n in range(60)))
+    decision = usable(decide(envelope, many, Allowed(("bot",)), in_force(), MOMENT)).decision
+    with pytest.raises(ValueError, match="larger than 4096"):
+        mint(decision, KEY)
