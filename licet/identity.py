@@ -52,11 +52,10 @@ def parse_spiffe_id(text: str) -> SpiffeId | None:
 
 
 def subject_token(text: str) -> str:
-    """Return `text` if it may stand as one token of a NATS subject or one segment of an id, else raise
-    ValueError.
+    """Return `text` if it may stand as one token of a NATS subject or one segment of an id.
 
     Lower-case letters, digits, `_` and `-`, 1 to 64 of them: a `.`, `*` or `>` in a name would reach other
-    subjects.
+    subjects. Raises ValueError on anything else.
     """
     if not _TOKEN.fullmatch(text):
         raise ValueError(f"`{text}` is no name: use 1 to 64 of a-z, 0-9, `_` and `-`")

@@ -19,9 +19,7 @@ ATTEMPT = "licet-attempt"
 """Sidecar to tool: 32 lower hex digits, this one try."""
 
 EFFECT = "licet-effect"
-"""Tool to sidecar, in trailers: `executed`, `stored` or `none`, the guard's word; absent where there is no
-guard.
-"""
+"""Tool to sidecar, in trailers: the guard's word, `executed`, `stored` or `none`; absent without a guard."""
 
 DEV_IDENTITY = "licet-dev-identity"
 """Caller to any part: a SPIFFE id, believed only under the development setting on a loopback listener."""

@@ -278,9 +278,7 @@ class Refusal:
             object.__setattr__(self, "step", STEP[self.reason])
 
     def __bool__(self) -> bool:
-        """Raise TypeError: `if permit:` would take a refusal for a permit, or a lawful empty value for a
-        refusal.
-        """
+        """Raise TypeError: `if permit:` would take a refusal for a permit, `refusal or x` for nothing."""
         raise TypeError("a refusal has no truth value: use `isinstance(result, Refusal)`")
 
     @property
