@@ -1,0 +1,17 @@
+"""One running house for every test of this folder: the parts of the embedded stack, two sidecars."""
+
+import licet.embedded  # noqa: F401, I001 - before grpc
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from examples.refund.demo.house import House
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    directory: Path = tmp_path_factory.mktemp("h")
+    with House(directory / "house") as running:
+        yield running
