@@ -344,3 +344,37 @@ def export_(
     except (Error, ValueError, OSError) as error:
         raise _fail(str(error)) from error
     typer.echo(f"wrote {count} rows to {out}", err=True)
+
+
+@app.command()
+def ask(
+    *,
+    name: Annotated[str, typer.Argument(help="The question.")] = "",
+    param: Annotated[list[str] | None, typer.Option("--param", "-p", help="NAME=VALUE; may repeat.")] = None,
+    style: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the questions and what they take.")] = False,
+) -> None:
+    """Ask one of the canned questions.
+
+    Example: licet audit ask refusals-over-time -p since=2026-11-29T20:00:00
+    """
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit import ask as asking
+    from audit.settings import StoreSettings
+
+    if list_all or not name:
+        typer.echo(asking.catalogue(tuple(asking.questions().values())))
+        return
+    given = {}
+    for text in param or []:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"`{text}` is no NAME=VALUE")
+        given[key] = value
+    try:
+        answer = asking.ask(_settings(StoreSettings).store().client(), name, given)
+    except (Error, asking.QuestionError, OSError) as error:
+        raise _fail(str(error)) from error
+    typer.echo(answer.text("json" if as_json else style))

@@ -47,16 +47,30 @@ def printable(value: Any) -> str:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = WIDTH) -> str:
-    """Return a table of at most `width` columns; the widest columns are cut first."""
+    """Return a table of at most `width` columns; where it would cut too much, one line a value instead."""
+    if not rows:
+        return "no rows"
     cells = [[printable(value) for value in row] for row in rows]
     widths = [max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(names)]
-    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > 4:
+    room = width - 2 * (len(widths) - 1)
+    if sum(widths) > room + room // 4:
+        return _records(names, cells)
+    while sum(widths) > room:
         widths[widths.index(max(widths))] -= 1
     lines = [names, ["-" * wide for wide in widths], *cells]
     return "\n".join(
         "  ".join(_cut(cell, wide) for cell, wide in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def _records(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    indent = max(len(name) for name in names)
+    blocks = [
+        "\n".join(f"{name.rjust(indent)}  {cell}" for name, cell in zip(names, row, strict=True) if cell)
+        for row in cells
+    ]
+    return "\n\n".join(blocks)
 
 
 def _cut(text: str, width: int) -> str:

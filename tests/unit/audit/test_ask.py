@@ -1,0 +1,63 @@
+"""Questions: every file is whole, no value can become SQL, and answers cannot forge a line or a formula."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from audit.ask import Answer, QuestionError, catalogue, parse, questions
+from audit.show import printable, table
+
+WANTED = {
+    "agent-window", "approvals-by-person", "budget-burn", "bundle-at", "failed-decisions", "holds-open",
+    "missing-or-late", "money-by-bundle", "refusals-over-time", "story", "unauthorized-changes", "who-could",
+    "why-refused",
+}  # fmt: skip
+
+
+def test_every_question_is_there_with_words_and_parameters() -> None:
+    found = questions()
+    assert set(found) == WANTED
+    for question in found.values():
+        assert question.text.endswith((".", "?"))
+        assert question.name in catalogue([question])
+
+
+def test_question_that_names_other_parameters_than_its_statement_is_refused() -> None:
+    with pytest.raises(QuestionError, match="name other parameters"):
+        parse("x", "-- What?\n-- param a String: it\nSELECT {b:String}")
+
+
+def test_missing_and_unknown_parameters_say_what_is_taken() -> None:
+    question = questions()["agent-window"]
+    with pytest.raises(QuestionError, match="needs --param agent"):
+        question.values({})
+    with pytest.raises(QuestionError, match="takes no `agnet`"):
+        question.values({"agnet": "x"})
+    assert question.values({"agent": "a", "since": "2026-01-01"})["until"] == "2100-01-01 00:00:00"
+
+
+def test_cell_cannot_be_taken_for_a_formula() -> None:
+    answer = Answer(("a",), (("=HYPERLINK(1)",), ("plain",), (-5,)))
+    assert answer.text("csv").splitlines() == ["a", "'=HYPERLINK(1)", "plain", "-5"]
+
+
+def test_json_keeps_large_integers_and_times() -> None:
+    answer = Answer(("n", "t"), ((2**63 - 1, datetime(2026, 11, 29)),))  # noqa: DTZ001 - as the client gives them
+    assert json.loads(answer.text("json")) == [{"n": 2**63 - 1, "t": "2026-11-29T00:00:00"}]
+
+
+def test_text_cannot_move_the_cursor() -> None:
+    assert printable("a\x1b[2J\nb\u202e") == "a\\u001b[2J\\u000ab\\u202e"
+
+
+@pytest.mark.parametrize("rows", [[["x" * 60, "y" * 60]], [["x" * 300, "y" * 300]], [["short", 1]]])
+def test_table_fits_or_becomes_records(rows: Any) -> None:
+    text = table(["one", "two"], rows)
+    assert all(len(line) <= 100 for line in text.splitlines()) or "  " in text
+    assert "one" in text
+
+
+def test_no_rows_say_so() -> None:
+    assert table([], []) == "no rows"
