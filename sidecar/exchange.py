@@ -26,7 +26,7 @@ class Request:
         path: The raw path, unchanged; matched exactly and never normalised (CVE-2026-33186).
         metadata: Everything the caller sent beside the body.
         peer: SPIFFE id that the transport authenticated; empty when there was none.
-        origin: Network address, for the quota of callers without identity.
+        origin: Network address of a caller without identity, for its quota; empty for one with.
         deadline_ms: Monotonic ms after which the caller no longer waits; None when it gave none.
         receive: Reads the body, once; a refusal when it is too large, never ends, or the caller went away.
         send: Server streaming: hands one message to the caller; does nothing once the caller is gone.

@@ -106,14 +106,15 @@ class GrpcDoor(grpc.GenericRpcHandler):
         _set_status(reply, context)
 
     def _request(self, path: str, context: Any, send: Callable[[bytes], Awaitable[None]] | None) -> Request:
-        pairs: Pairs = tuple((key, value) for key, value in context.invocation_metadata() or ())
+        pairs: Pairs = tuple(context.invocation_metadata() or ())
+        peer = self._identify(context, pairs)
         remaining = context.time_remaining()
         deadline_ms = None if remaining is None else time.monotonic_ns() // 1_000_000 + int(remaining * 1000)
         return Request(
             path=path,
             metadata=pairs,
-            peer=self._identify(context, pairs),
-            origin=context.peer(),
+            peer=peer,
+            origin="" if peer else context.peer(),
             deadline_ms=deadline_ms,
             receive=partial(_receive, context),
             send=send,

@@ -5,6 +5,7 @@ it sends can change that. Without TLS there is no peer, but under the developmen
 connections from this machine only and is announced at every start.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -26,7 +27,7 @@ def certified_peer(auth_context: dict[str, Any]) -> str:
         return ""
     names = [name.decode("utf-8", "replace") for name in auth_context.get(_SAN, ())]
     uris = [name for name in names if "://" in name]
-    return uris[0] if len(uris) == 1 and parse_spiffe_id(uris[0]) is not None else ""
+    return uris[0] if len(uris) == 1 and _is_spiffe_id(uris[0]) else ""
 
 
 def development_peer(origin: str, pairs: Pairs) -> str:
@@ -34,9 +35,16 @@ def development_peer(origin: str, pairs: Pairs) -> str:
     claims = [value for key, value in pairs if key == DEV_IDENTITY]
     if len(claims) != 1 or not isinstance(claims[0], str) or not is_loopback(origin):
         return ""
-    return claims[0] if parse_spiffe_id(claims[0]) is not None else ""
+    return claims[0] if _is_spiffe_id(claims[0]) else ""
 
 
+@lru_cache(maxsize=1_024)
+def _is_spiffe_id(text: str) -> bool:
+    """The same few callers come again and again; what they are called is parsed once."""
+    return parse_spiffe_id(text) is not None
+
+
+@lru_cache(maxsize=1_024)
 def is_loopback(origin: str) -> bool:
     """Return whether a gRPC peer string (`ipv4:127.0.0.1:4711`) is of this machine."""
     return unquote(origin).startswith(_LOOPBACK)

@@ -141,4 +141,5 @@ def _permit_fields(permit: Permit) -> dict[str, object]:
 
 def _echo(text: str) -> str:
     """What a caller claims, cut and made printable: a log line must not be forged by a path."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_ECHO])
+    kept = text[:MAX_ECHO]
+    return kept if kept.isprintable() else "".join(one if one.isprintable() else "?" for one in kept)
