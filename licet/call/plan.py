@@ -109,17 +109,6 @@ def compile_plan(descriptors: bytes, input_type: str, any_types: Sequence[str] =
     return Plan(root, listed)
 
 
-def parse(plan: MessagePlan, body: bytes) -> Message:
-    """Parse `body`; unknown fields are still inside. Raises Stop when it cannot be read."""
-    try:
-        message = plan.message_class.FromString(body)
-    except DecodeError as error:
-        raise Stop(Reason.ARGUMENTS_MALFORMED, f"not a `{plan.full_name}`: {error}") from None
-    if not message.IsInitialized():
-        raise Stop(Reason.ARGUMENTS_MALFORMED, f"a required field of `{plan.full_name}` is missing")
-    return message
-
-
 def _pool(descriptors: bytes) -> descriptor_pool.DescriptorPool:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file

@@ -12,11 +12,11 @@ Not done here: whether the values are right for anything.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, EncodeError, Message
 
 from licet.call import tree
 from licet.call.arguments import Arguments
-from licet.call.plan import FieldPlan, MessagePlan, Plan, Shape, parse
+from licet.call.plan import FieldPlan, MessagePlan, Plan, Shape
 from licet.call.stop import Stop
 from licet.call.tree import MAX_DEPTH, MAX_NODES, MAX_REQUEST_BYTES, ListValue, MapValue, Record, Value
 from licet.refusal import Reason, Refusal
@@ -34,10 +34,11 @@ def walk(plan: Plan, body: bytes) -> Arguments | Refusal:
     if len(body) > MAX_REQUEST_BYTES:
         return Refusal(Reason.TOO_LARGE, f"{len(body)} bytes of arguments, at most {MAX_REQUEST_BYTES}")
     try:
-        message = _known(plan.root, body)
+        message, canonical = _known(plan.root, body)
         walker = _Walker(plan)
         values = walker.message(plan.root, message, 1)
-        canonical = message.SerializeToString(deterministic=True)
+        if walker.rewrote:
+            canonical = message.SerializeToString(deterministic=True)
     except Stop as stop:
         return stop.refusal
     if len(canonical) > MAX_REQUEST_BYTES:  # packed numbers that the type keeps unpacked grow
@@ -45,29 +46,38 @@ def walk(plan: Plan, body: bytes) -> Arguments | Refusal:
     return Arguments(b"".join(walker.out), canonical, values)
 
 
-def _known(plan: MessagePlan, body: bytes) -> Message:
+def _known(plan: MessagePlan, body: bytes) -> tuple[Message, bytes]:
     """Parse, and refuse unknown fields anywhere below: in C, by whether discarding them makes it smaller.
 
     Comparing the message's bytes before and after a round trip would not do: unknown fields are written out
     again. Unknown numbers of closed enums and map entries with an unknown field count as unknown fields.
+    Returns the message and its canonical bytes.
     """
-    message = parse(plan, body)
-    size = message.ByteSize()
-    message.DiscardUnknownFields()
-    if message.ByteSize() != size:
+    try:
+        message = plan.message_class.FromString(body)
+        size = message.ByteSize()
+        message.DiscardUnknownFields()
+        canonical = message.SerializeToString(deterministic=True)
+    except DecodeError as error:
+        raise Stop(Reason.ARGUMENTS_MALFORMED, f"not a `{plan.full_name}`: {error}") from None
+    except EncodeError:
+        raise Stop(Reason.ARGUMENTS_MALFORMED, f"a required field of `{plan.full_name}` is missing") from None
+    if len(canonical) != size:
         raise Stop(Reason.UNKNOWN_FIELD, f"an unknown field in `{plan.full_name}`")
-    return message
+    return message, canonical
 
 
 class _Walker:
     """One walk: the pieces of the encoding so far, and how many more values it may hold."""
 
-    __slots__ = ("_any_types", "_left", "out")
+    __slots__ = ("_any_types", "_left", "out", "rewrote")
 
     def __init__(self, plan: Plan) -> None:
         self._any_types = plan.any_types
         self._left = MAX_NODES - 1  # the top message is a value too
         self.out: list[bytes] = []
+        self.rewrote = False
+        """Whether the content of an Any was put into our own encoding."""
 
     def _count(self, nodes: int) -> None:
         self._left -= nodes
@@ -127,10 +137,11 @@ class _Walker:
         plan = self._any_types.get(message.type_url)
         if plan is None:
             raise Stop(Reason.UNKNOWN_FIELD, f"an Any of the unlisted type `{message.type_url}`")
-        content = _known(plan, message.value)
+        content, canonical = _known(plan, message.value)
         self.out.append(tree.any_head(message.type_url))
         record = Record({ANY_TYPE: message.type_url})
         self._count(1)
         record.update(self.message(plan, content, depth + 1))
-        message.value = content.SerializeToString(deterministic=True)
+        message.value = content.SerializeToString(deterministic=True) if self.rewrote else canonical
+        self.rewrote = True
         return record

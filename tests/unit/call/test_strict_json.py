@@ -144,6 +144,14 @@ def test_unnamed_property_is_refused_at_any_depth(schema: Schema, body: bytes) -
     assert reason(schema, body) is Reason.UNKNOWN_FIELD
 
 
+def test_refusal_says_what_was_wrong(schema: Schema) -> None:
+    for body, detail in (
+        (b"\xef\xbb\xbf{}", "begins with a byte order mark"),
+        (b"[]", "the arguments are no object"),
+    ):
+        assert read_json(schema, body) == Refusal(Reason.JSON_STRICT, detail)
+
+
 def test_refusal_names_the_place_and_never_the_value(schema: Schema) -> None:
     refusal = read_json(schema, b'{"nested":{"amount_minor":"4111111111111111"}}')
     assert isinstance(refusal, Refusal)
@@ -185,6 +193,7 @@ def test_text_may_have_as_many_bytes_as_the_limit_and_no_more(schema: Schema) ->
     room = MAX_REQUEST_BYTES - len(b'{"blob":""}')
     assert read(schema, b'{"blob":"' + b"a" * room + b'"}')
     assert reason(schema, b'{"blob":"' + b"a" * (room + 1) + b'"}') is Reason.TOO_LARGE
+    assert reason(schema, b"[" * (MAX_REQUEST_BYTES + 1)) is Reason.TOO_LARGE  # before it is parsed
 
 
 def test_text_that_grows_past_the_limit_when_it_is_forwarded_is_refused(schema: Schema) -> None:

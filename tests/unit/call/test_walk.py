@@ -183,6 +183,9 @@ def test_request_may_have_as_many_bytes_as_the_limit_and_no_more(samples: Any, w
     head = len(wire.data(13, bytes(MAX_REQUEST_BYTES))) - MAX_REQUEST_BYTES
     assert read(samples.refund, wire.data(13, bytes(MAX_REQUEST_BYTES - head)))
     assert reason(samples.refund, wire.data(13, bytes(MAX_REQUEST_BYTES - head + 1))) is Reason.TOO_LARGE
+    assert (
+        reason(samples.refund, b"\xff" * (MAX_REQUEST_BYTES + 1)) is Reason.TOO_LARGE
+    )  # before it is parsed
 
 
 def test_request_that_grows_past_the_limit_when_it_is_forwarded_is_refused(samples: Any, wire: Any) -> None:
