@@ -21,6 +21,8 @@ from licet.call.stop import Stop
 from licet.call.tree import MAX_DEPTH, MAX_NODES, MAX_REQUEST_BYTES, ListValue, MapValue, Record, Value
 from licet.refusal import Reason, Refusal
 
+_ONE, _LIST = Shape.ONE, Shape.LIST  # reading a member off an Enum costs as much as encoding a number
+
 ANY_TYPE: Final = "@type"
 """Name under which the type URL of an Any stands among its fields, as in ProtoJSON; no field can have it."""
 
@@ -100,9 +102,9 @@ class _Walker:
             if part is None:
                 raise Stop(Reason.UNKNOWN_FIELD, f"extension `{descriptor.full_name}`")
             out.append(part.prefix)
-            if part.shape is Shape.ONE:
+            if part.shape is _ONE:
                 record[part.name] = self._one(part, value, depth)
-            elif part.shape is Shape.LIST:
+            elif part.shape is _LIST:
                 record[part.name] = self._list(part, value, depth)
             else:
                 record[part.name] = self._map(part, value, depth)
