@@ -18,6 +18,7 @@ from licet.embedded.process import StartError
 from licet.embedded.project import FILE, ProjectError, read_project
 from licet.embedded.trace_store import TraceStore
 from licet.embedded.trace_tree import render
+from licet.identity import TRUST_DOMAIN_DEV
 
 EXAMPLE: Final = Path("examples") / "refund"
 DATA: Final = Path(".licet")
@@ -51,6 +52,7 @@ def up(
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
+    started = time.monotonic()
     try:
         stack = Stack(
             data,
@@ -59,7 +61,6 @@ def up(
             otlp_endpoint=otlp,
             progress=lambda text: typer.echo(f"starting: {text}", err=True),
         )
-        started = time.monotonic()
         stack.start()
     except (ProjectError, StartError) as error:
         typer.echo(str(error), err=True)
@@ -73,7 +74,7 @@ def up(
     if dead:
         typer.echo(f"`{dead}` ended by itself\n{stack.processes[dead].log_tail()}", err=True)
     typer.echo("stopping", err=True)
-    stack.stop()
+    stack.close()
     raise typer.Exit(1 if dead else 0)
 
 
@@ -105,7 +106,9 @@ def demo(
 
 @trace.command()
 def show(
-    trace_id: Annotated[str, typer.Argument(help="32 hex digits, or `last`.")] = "last",
+    trace_id: Annotated[
+        str, typer.Argument(help="Its hex digits, or the first of them, or `last`.")
+    ] = "last",
     data: DataOption = DATA,
     width: Annotated[int, typer.Option(min=40, help="Columns.")] = 100,
 ) -> None:
@@ -115,7 +118,7 @@ def show(
         typer.echo(f"`{path}` is missing: no `licet up` kept traces there", err=True)
         raise typer.Exit(1)
     with TraceStore(path) as store:
-        wanted = store.latest() if trace_id == "last" else trace_id
+        wanted = store.latest() if trace_id == "last" else store.whole_id(trace_id)
         spans = store.trace(wanted) if wanted else ()
         if not wanted or not spans:
             typer.echo(f"no spans of trace `{trace_id}`", err=True)
@@ -134,6 +137,10 @@ def find_project(given: Path | None) -> Path:
 
 def _how_to(addresses: dict[str, object], layout: DataLayout) -> str:
     sidecars = addresses["sidecars"]
+    first = (
+        ",".join(f"{tool}={them[0]}" for tool, them in sidecars.items()) if isinstance(sidecars, dict) else ""
+    )
+    agent = f"spiffe://{TRUST_DOMAIN_DEV}/{addresses['environment']}/agent/NAME"
     tools = (
         ", ".join(f"{tool} {' '.join(them)}" for tool, them in sidecars.items())
         if isinstance(sidecars, dict)
@@ -147,7 +154,10 @@ def _how_to(addresses: dict[str, object], layout: DataLayout) -> str:
 
   export LICET_CLICKHOUSE_URL={addresses["clickhouse"]} \\
          LICET_CLICKHOUSE_PASSWORD_FILE={layout.clickhouse_password}
-  licet audit ask --list             what can be asked
+  licet audit evidence --call TASK/CALL     the three evidences of a step
   licet trace show last --data {layout.root}
+
+  export LICET_DECIDER={addresses["decider"]} LICET_TOOLS={first} \\
+         LICET_IDENTITY={agent}     what `Client.from_env()` of an agent reads
 
 Ctrl-C stops it."""

@@ -300,6 +300,8 @@ class Stack:
 
     def _write_addresses(self) -> None:
         addresses = {
+            "pid": os.getpid(),
+            "environment": self.project.environment,
             "decider": self.decider,
             "sidecars": {
                 tool.name: [self.sidecar(tool.name, one) for one in range(self.replicas)]

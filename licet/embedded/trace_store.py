@@ -73,6 +73,14 @@ class TraceStore:
         )
         return tuple(_span(row) for row in rows)
 
+    def whole_id(self, beginning: str) -> str | None:
+        """Give the one trace id that begins so; None when there is none, or more than one."""
+        if not beginning or not beginning.isalnum():
+            return None
+        query = "SELECT DISTINCT trace_id FROM spans WHERE substr(trace_id, 1, ?) = ? LIMIT 2"
+        found = self._connection.execute(query, (len(beginning), beginning.lower())).fetchall()
+        return str(found[0][0]) if len(found) == 1 else None
+
     def latest(self) -> str | None:
         """Give the trace id of the newest span; None while there is none."""
         row = self._connection.execute("SELECT trace_id FROM spans ORDER BY start_ns DESC LIMIT 1").fetchone()
