@@ -47,7 +47,12 @@ def test_type_of_the_process_is_not_in_reach(samples: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("Grouped", "is a group"), ("Old", "MessageSet format"), ("HoldsOld", "MessageSet format")],
+    [
+        ("Grouped", "is a group"),
+        ("Delimited", "is a group"),
+        ("Old", "MessageSet format"),
+        ("HoldsOld", "MessageSet format"),
+    ],
 )
 def test_what_no_walk_reads_is_refused(samples: Any, name: str, message: str) -> None:
     with pytest.raises(CatalogError, match=message):

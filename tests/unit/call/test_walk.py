@@ -343,3 +343,26 @@ def test_presence_is_told_apart_from_the_value_in_every_kind_of_field(samples: A
         + (b"\0\0\0\x10" + b"I" + b"\xff" * 8)  # zigzag 1 is -1
         + (b"\0\0\0\x15" + b"K\0\0\0\1" + b"B\1" + b"S\0\0\0\1y")
     )
+
+
+def test_features_of_an_edition_are_kept(samples: Any, wire: Any) -> None:
+    """Presence, required fields and closed enums are features there, and no longer the file's syntax."""
+    plan = compile_plan(samples.descriptors, "vectors.v1.Featured", ["vectors.v1.Item"])
+    needed = wire.number(5, 1)
+    assert read(plan, needed + wire.number(1, 0)).to_plain() == {"present": 0, "needed": 1}
+    assert read(plan, needed + wire.data(4, "")).to_plain() == {"needed": 1}
+    assert read(plan, needed + wire.number(3, 1)).to_plain() == {"switch": "SWITCH_ON", "needed": 1}
+    assert reason(plan, wire.number(1, 1)) is Reason.ARGUMENTS_MALFORMED
+    assert reason(plan, needed + wire.number(3, 2)) is Reason.UNKNOWN_FIELD
+
+
+def test_content_of_an_any_in_a_map_is_forwarded_in_our_own_encoding(samples: Any, wire: Any) -> None:
+    plan = compile_plan(samples.descriptors, "vectors.v1.Featured", ["vectors.v1.Item"])
+
+    def body(content: bytes) -> bytes:
+        extra = wire.data(1, ITEM) + wire.data(2, content)
+        return wire.data(2, wire.data(1, "k") + wire.data(2, extra)) + wire.number(5, 1)
+
+    plain = body(wire.data(1, "s") + wire.number(2, 1))
+    assert read(plan, body(wire.number(2, 1) + wire.data(1, "s"))).canonical == plain
+    assert reason(plan, body(wire.number(9, 1))) is Reason.UNKNOWN_FIELD
