@@ -1,0 +1,321 @@
+"""The reconciler over a real store and a real ledger: findings, bypasses at once, orphans, fences."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.evidence import read
+from audit.fence import FenceError
+from audit.findings import FENCE_GRACE_MS
+from audit.ledger_reader import LedgerCursors, LedgerReader, LedgerReaderError, read_file, read_labels
+from audit.reconcile import FENCE_FAILURES, Reconciler
+from audit.row import COLUMNS, House, Stored, insert_settings
+from audit.writer import encode, streams
+from licet.dsse import PayloadType, SigningKey
+from licet.spend import outcome_payload, reserve_payload, spend_id
+from licet.strict import canonical
+from licet.v1.decision_pb2 import Decision, DecisionType
+from licet.v1.guard_pb2 import FENCE_STATE_VOIDED, FenceResponse, LedgerChange
+from licet.v1.spend_pb2 import Outcome
+
+AT = 1_790_000_000_000_000
+LATER = AT + 30_000_000
+END_MS = AT // 1000 + 60_000
+AUDIENCE = "spiffe://licet.local/dev/tool/finance"
+SIDECAR = "spiffe://licet.local/dev/sidecar/finance"
+KEY = SigningKey.from_seed("any", bytes(32))
+OWNER = House("dev", "licet.local", None)
+AUDIT, SPEND, LEDGER = "LICET_AUDIT_dev", "LICET_SPEND_LOG_dev", "LICET_LEDGER_dev"
+COLUMNS_OF_LEDGER = (
+    "SELECT rowid AS cursor, spend_id, entry, change_id, 't1' AS tenant, 'order:' || order_id AS resource,"
+    " account, amount_minor, currency FROM ledger"
+)
+
+
+class Findings:
+    """A recorder that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.raised: list[tuple[str, str, dict[str, Any]]] = []
+
+    async def append(self, kind: Any, **fields: Any) -> str:
+        self.raised.append((str(kind), str(fields["finding"]), fields))
+        return "id"
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{kind.partition('.')[2]} {finding}" for kind, finding, _ in self.raised]
+
+
+class Guard:
+    """A fencer that answers, or fails so often before."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.asked: list[tuple[str, bytes]] = []
+        self.failures = failures
+
+    async def fence(self, tool: str, reserve: bytes) -> FenceResponse:
+        self.asked.append((tool, reserve))
+        if len(self.asked) <= self.failures:
+            raise FenceError("UNAVAILABLE: away")
+        return FenceResponse(state=FENCE_STATE_VOIDED)
+
+
+class World:
+    """What the streams and the ledger of one tool say, written into a store."""
+
+    def __init__(self, store: Any, event: Any, directory: Path) -> None:
+        self.store, self.event = store, event
+        self.seqs = {AUDIT: 0, SPEND: 0, LEDGER: 0}
+        self.ledger = directory / "ledger.db"
+        with sqlite3.connect(self.ledger) as connection:
+            connection.execute(
+                "CREATE TABLE ledger (change_id, spend_id, entry, order_id, account, amount_minor, currency)"
+            )
+        connection.close()
+        self.findings, self.guard = Findings(), Guard()
+        self.reconciler = self.make()
+
+    def make(self, readers: dict[str, LedgerReader] | None = None, **given: Any) -> Reconciler:
+        """A reconciler that began before anything happened; the days of these tests are long over."""
+        made = self.new(readers, **given)
+        made._cursors = {}
+        return made
+
+    def new(self, readers: dict[str, LedgerReader] | None = None, **given: Any) -> Reconciler:
+        client = self.store.client
+        return Reconciler(client, self.findings, self.guard, readers or {}, streams=streams("dev"), **given)
+
+    def reader(self) -> dict[str, LedgerReader]:
+        return {"finance": LedgerReader("finance", f"file:{self.ledger}", COLUMNS_OF_LEDGER)}
+
+    def put(self, stream: str, subject: str, body: bytes) -> None:
+        self.seqs[stream] += 1
+        seq = self.seqs[stream]
+        message = Stored(stream, subject, seq, AT + seq, body, origin_seq=seq)
+        settings = dict(insert_settings(f"{stream}:{seq}"))
+        self.store.client.raw_insert(
+            "events", COLUMNS, encode([message], OWNER), fmt="Protobuf", settings=settings
+        )
+
+    def decide(self, decision: str, number: int = 1, order: str = "O1", at: int = AT) -> str:
+        step = spend_id("dev", "t1", AUDIENCE, "bot", "task", f"call{number}")
+        kind = {"allow": "decision.allowed", "deny": "decision.denied"}[decision]
+        self.put(
+            AUDIT,
+            "licet.audit.dev.decider.main",
+            self.event(
+                self.seqs[AUDIT] + 1, kind=kind, decision=decision, decision_id=f"{number:032x}",
+                spend_id=step, resource=f"order:{order}", tenant="t1", tool="finance", tier=4,
+                amount_minor=5000, currency="USD", call_digest="ab" * 32, time_us=at, not_after_ms=END_MS,
+                task_id="task", call_id=f"call{number}",
+                reason="" if decision == "allow" else "POLICY_DENIED",
+            ),
+        )  # fmt: skip
+        return step
+
+    def reserve(self, step: str, number: int = 1, order: str = "O1") -> None:
+        decided = Decision(
+            version=1, decision_id=f"{number:032x}", decision=DecisionType.DECISION_TYPE_ALLOW,
+            environment="dev", tenant="t1", spend_id=step, resource=f"order:{order}",
+            not_after_ms=END_MS, audience=AUDIENCE,
+        )  # fmt: skip
+        payload = reserve_payload(
+            environment="dev", permit=KEY.sign(PayloadType.PERMIT, canonical(decided)), attempt="a" * 32,
+            sidecar=SIDECAR, reserved_at_ms=AT // 1000, call_digest=b"",
+        )  # fmt: skip
+        body = canonical(KEY.sign(PayloadType.SPEND, payload))
+        self.put(SPEND, f"licet.spend.dev.finance.{step}.0.reserve", body)
+
+    def outcome(self, step: str, outcome: Any = Outcome.OUTCOME_EXECUTED, number: int = 1) -> None:
+        payload = outcome_payload(
+            environment="dev", spend_id=step, round=0, attempt="a" * 32, outcome=outcome, sidecar=SIDECAR,
+            recorded_at_ms=AT // 1000, status_code=0, decision_id=f"{number:032x}",
+        )  # fmt: skip
+        body = canonical(KEY.sign(PayloadType.SPEND, payload))
+        self.put(SPEND, f"licet.spend.dev.finance.{step}.0.outcome", body)
+
+    def change(
+        self, step: str, order: str = "O1", amount: int = 5000, number: int = 1, at: int = AT + 1000
+    ) -> None:
+        """Two rows in the ledger, told by the outbox."""
+        for entry, account, signed in ((1, "merchant:t1", -amount), (2, f"customer:{order}", amount)):
+            self.write_ledger(step, entry, order, account, signed)
+            row = LedgerChange(
+                outbox_seq=self.seqs[LEDGER] + 1, audience=AUDIENCE, spend_id=step, entry=entry,
+                change_id=f"{step}/{entry}", resource=f"order:{order}", tenant="t1", account=account,
+                amount_minor=signed, currency="USD", call_digest=bytes.fromhex("ab" * 32),
+                decision_id=f"{number:032x}" if step else "", committed_at_us=at,
+                issuer="permit",
+            )  # fmt: skip
+            self.put(LEDGER, f"licet.ledger.dev.finance.{self.seqs[LEDGER] + 1}", canonical(row))
+
+    def write_ledger(self, step: str, entry: int, order: str, account: str, signed: int) -> None:
+        connection = sqlite3.connect(self.ledger)
+        with connection:
+            connection.execute(
+                "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (f"{step or 'raw'}/{entry}", step or None, entry, order, account, signed, "USD"),
+            )
+        connection.close()
+
+    def executed(self, number: int = 1, order: str = "O1") -> str:
+        step = self.decide("allow", number, order)
+        self.reserve(step, number, order)
+        self.outcome(step, number=number)
+        self.change(step, order, number=number)
+        return step
+
+
+@pytest.fixture
+def world(store: Any, event: Any, tmp_path: Path) -> World:
+    return World(store, event, tmp_path)
+
+
+@pytest.mark.asyncio
+async def test_executed_as_announced_and_only_once_raised(world: Any) -> None:
+    step = world.executed()
+    assert await world.reconciler.poll(LATER) == 1
+    assert await world.reconciler.poll(LATER + 1) == 0
+    assert world.findings.names == ["raised ALLOWED_EXECUTED"]
+    fields = world.findings.raised[0][2]
+    assert (fields["spend_id"], fields["amount_minor"], fields["currency"]) == (step, 5000, "USD")
+    found = read(world.store.client, now_us=LATER, task_id="task", call_id="call1")
+    assert [len(part) for part in (found.policy, found.authorization, found.ledger)] == [1, 2, 2]
+    assert str(found.finding.finding) == "ALLOWED_EXECUTED"
+
+
+@pytest.mark.asyncio
+async def test_finding_waits_until_the_evidence_is_settled(world: Any) -> None:
+    world.decide("deny")
+    assert await world.reconciler.poll(AT + 1) == 0
+    assert await world.reconciler.poll(LATER) == 1
+    assert world.findings.names == ["raised DENIED_STOPPED"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.negative(39)
+async def test_denial_that_is_bypassed_later_is_cleared_and_raised_anew_at_once(world: Any) -> None:
+    world.decide("deny")
+    await world.reconciler.poll(LATER)
+    world.change("", order="O1", at=AT + 40_000_000)  # the tool's outbox tells of a row without a step
+    await world.reconciler.poll(AT + 41_000_000)
+    assert world.findings.names[:1] == ["raised DENIED_STOPPED"]
+    assert "cleared DENIED_STOPPED" in world.findings.names
+    assert world.findings.names.count("raised DENIED_BUT_BYPASSED") == 3  # each row, and the step
+
+
+@pytest.mark.asyncio
+@pytest.mark.negative(39)
+async def test_row_that_nobody_decided_is_an_orphan_at_once(world: Any) -> None:
+    world.change("", order="O7")
+    await world.reconciler.poll(AT + 2000)
+    assert world.findings.names == ["raised NO_RULE_LOOKUP"] * 2
+
+
+@pytest.mark.asyncio
+@pytest.mark.negative(39)
+async def test_row_written_past_tool_and_outbox_is_found_by_the_ledger_reader(world: Any) -> None:
+    step = world.executed()
+    reconciler = world.make(world.reader())
+    await reconciler.poll(LATER)
+    assert world.findings.names == ["raised ALLOWED_EXECUTED"]
+    world.write_ledger("", 1, "O9", "merchant:t1", -9900)  # as the database's superuser
+    world.write_ledger("ff" * 16, 1, "O8", "merchant:t1", -9900)  # under a step that never was
+    await reconciler.poll(LATER + 1)
+    assert world.findings.names[1:] == ["raised NO_RULE_LOOKUP"]
+    await reconciler.poll(LATER + 20_000_000)
+    assert world.findings.names[1:] == ["raised NO_RULE_LOOKUP"] * 2
+    assert {fields["resource"] for _, _, fields in world.findings.raised[1:]} == {"order:O9", "order:O8"}
+    assert step
+
+
+@pytest.mark.asyncio
+@pytest.mark.negative(39)
+async def test_outbox_and_ledger_that_differ_disagree(world: Any) -> None:
+    step = world.executed()
+    world.write_ledger(step, 3, "O1", "merchant:t1", -100)
+    await world.make(world.reader()).poll(LATER)
+    assert world.findings.names == ["raised LEDGER_DISAGREES"]
+
+
+@pytest.mark.asyncio
+async def test_open_round_is_fenced_after_the_grace_and_not_before(world: Any) -> None:
+    step = world.decide("allow")
+    world.reserve(step)
+    due = (END_MS + FENCE_GRACE_MS) * 1000
+    await world.reconciler.poll(due - 1)
+    assert world.guard.asked == []
+    await world.reconciler.poll(due)
+    assert [tool for tool, _ in world.guard.asked] == ["finance"]
+    record = world.store.client.query(
+        "SELECT event FROM events WHERE kind = 'spend.reserved'", column_formats={"event": "bytes"}
+    ).result_rows[0][0]
+    assert world.guard.asked[0][1] == record
+    world.outcome(step, Outcome.OUTCOME_VOIDED)  # the sidecar wrote what the guard said
+    await world.reconciler.poll(due + 5_000_000)
+    assert world.findings.names == ["raised ALLOWED_NOT_EXECUTED"]
+    assert len(world.guard.asked) == 1
+
+
+@pytest.mark.asyncio
+async def test_round_that_cannot_be_fenced_becomes_a_persons_matter(world: Any) -> None:
+    world.guard.failures = 1000
+    world.reserve(world.decide("allow"))
+    due = (END_MS + FENCE_GRACE_MS) * 1000
+    for number in range(60):
+        await world.reconciler.poll(due + number * 1_000_000)
+    assert FENCE_FAILURES <= len(world.guard.asked) < 15  # further and further apart
+    assert world.findings.names == ["raised UNKNOWN_OUTCOME"]
+
+
+@pytest.mark.asyncio
+async def test_label_that_names_other_rules(world: Any) -> None:
+    world.executed()
+    await world.make(labels={("task", "call1"): ("other",)}).poll(LATER)
+    assert world.findings.names == ["raised WRONG_RULE"]
+
+
+@pytest.mark.asyncio
+async def test_new_reconciler_begins_with_what_has_no_finding_yet(world: Any) -> None:
+    now_us = world.store.value("SELECT toUnixTimestamp64Micro(now64(6))")
+    body = world.event(1, time_us=now_us)
+    message = Stored(AUDIT, "licet.audit.dev.decider.main", 1, now_us, body)
+    world.store.client.raw_insert(
+        "events", COLUMNS, encode([message], OWNER), fmt="Protobuf", settings=dict(insert_settings("now"))
+    )
+    first = world.new()
+    assert (await first.poll(now_us), first.open_steps) == (0, 1)
+
+
+def test_reader_opens_sqlite_read_only_whatever_the_dsn_says(world: Any) -> None:
+    reader = LedgerReader("finance", f"file:{world.ledger}?mode=rwc", "SELECT 1")
+    with pytest.raises(LedgerReaderError, match="readonly"):
+        reader._run("INSERT INTO ledger VALUES (1, 1, 1, 1, 1, 1, 1)", {})
+    with pytest.raises(LedgerReaderError, match="must select `cursor`"):
+        LedgerReader("finance", f"file:{world.ledger}", "SELECT '1' AS spend_id").of_step("1")
+
+
+def test_ledger_seen_for_the_first_time_starts_at_its_end(world: Any, tmp_path: Path) -> None:
+    world.write_ledger("", 1, "O1", "merchant:t1", -1)
+    cursors = LedgerCursors(tmp_path / "cursors.json")
+    assert cursors.load(world.reader()) == {"finance": 1}
+    world.write_ledger("", 2, "O1", "merchant:t1", -1)
+    assert LedgerCursors(tmp_path / "cursors.json").load(world.reader()) == {"finance": 1}
+
+
+def test_files_of_readers_and_labels_say_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "readers.toml"
+    path.write_text('[finance]\ndsn = "mysql://x"\nsql = "SELECT 1"\n')
+    with pytest.raises(LedgerReaderError, match="a dsn begins with"):
+        read_file(path)
+    path.write_text('[finance]\ndsn = "file:x"\n')
+    with pytest.raises(LedgerReaderError, match="exactly `dsn` and `sql`"):
+        read_file(path)
+    path.write_text('[[label]]\ntask_id = "t"\ncall_id = "c"\nrule_ids = ["r"]\n')
+    assert read_labels(path) == {("t", "c"): ("r",)}
+    path.write_text("label = 1\n")
+    with pytest.raises(LedgerReaderError, match="no label file"):
+        read_labels(path)
