@@ -33,7 +33,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         made: Store = SqliteStore(tmp_path / "ledger.db")
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
-        made = PostgresStore(server.database())
+        made = PostgresStore(server.schema())
     yield made
     made.ledger.close()
 

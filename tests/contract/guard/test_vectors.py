@@ -42,7 +42,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[s
         run: Run = connection.executescript
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
-        connection = psycopg.connect(server.database(), autocommit=True)
+        connection = psycopg.connect(server.schema(), autocommit=True)
         run = connection.execute
     yield request.param, run
     connection.close()
