@@ -122,9 +122,10 @@ class GuardedTool:
         return Anchor(**{**fields, **changes})
 
     def beacon(self, **changes: Any) -> Any:
-        return self.guard.take_beacon(
-            BeaconRequest(beacon=self.mint.beacon(**changes), keyset=self.mint.keyset_signed)
-        )
+        return self.guard.take_beacon(self.beacon_request(**changes))
+
+    def beacon_request(self, **changes: Any) -> BeaconRequest:
+        return BeaconRequest(beacon=self.mint.beacon(**changes), keyset=self.mint.keyset_signed)
 
     def decision(self, request: IssueRefundRequest | None = None, **changes: Any) -> Decision:
         """A lawful decision on the order as it is now."""
@@ -168,11 +169,18 @@ class GuardedTool:
 
         return run
 
-    def reserve(self, decision: Decision, *, key: str = "spend-finance", attempt: str = ATTEMPT) -> Signed:
+    def reserve(
+        self,
+        decision: Decision,
+        *,
+        key: str = "spend-finance",
+        attempt: str = ATTEMPT,
+        slot: PayloadType = PayloadType.PERMIT,
+    ) -> Signed:
         """The record that the sidecar wrote before it forwarded this call."""
         payload = reserve_payload(
             environment="dev",
-            permit=Signed.FromString(self.mint.sign(decision)),
+            permit=Signed.FromString(self.mint.sign(decision, slot=slot)),
             attempt=attempt,
             sidecar=f"spiffe://licet.local/dev/sidecar/{key.removeprefix('spend-')}",
             reserved_at_ms=decision.issued_at_ms,

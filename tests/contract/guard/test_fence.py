@@ -9,6 +9,9 @@ from licet.guard.fence import Fenced, fence
 from licet.guard.guard import Done
 from licet.guard.ledger import SpendRow, State
 from licet.refusal import Reason, Refusal
+from licet.spend import outcome_payload
+from licet.statement import PayloadType
+from licet.v1 import spend_pb2
 from licet.v1.decision_pb2 import Decision
 from licet.v1.statement_pb2 import Signed
 from tests.worlds.guarded_tool import GuardedTool, ended
@@ -107,8 +110,25 @@ def test_a_record_that_is_no_reserve_of_this_tools_sidecar_closes_nothing(tool: 
     assert close(tool, permit) is Reason.KEY_ROLE
     assert close(tool, tool.reserve(other)) is Reason.AUDIENCE_MISMATCH
     assert close(tool, tool.reserve(lost, key="spend-other")) is Reason.AUDIENCE_MISMATCH
+    assert close(tool, tool.reserve(lost, slot=PayloadType.DECISION)) is Reason.SIGNATURE_INVALID
+    assert close(tool, outcome_record(tool, lost)) is Reason.PERMIT_MALFORMED
     assert tool.spend_rows() == []
     assert isinstance(close(tool, lawful), SpendRow)
+
+
+def outcome_record(tool: GuardedTool, decision: Decision) -> Signed:
+    payload = outcome_payload(
+        environment="dev",
+        spend_id=decision.spend_id,
+        round=0,
+        attempt="a" * 32,
+        outcome=spend_pb2.OUTCOME_FAILED_NO_EFFECT,
+        sidecar="spiffe://licet.local/dev/sidecar/finance",
+        recorded_at_ms=now_ms(),
+        status_code=0,
+        decision_id=decision.decision_id,
+    )
+    return tool.mint.key("spend-finance").sign(PayloadType.SPEND, payload)
 
 
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)

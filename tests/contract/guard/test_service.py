@@ -227,6 +227,17 @@ def test_the_outbox_is_served_and_joined_to_the_trace(rig: Rig) -> None:
     assert not rig.guard.Outbox(guard_pb2.OutboxRequest(acked=2, limit=10), timeout=TIMEOUT_S).changes
 
 
+def test_a_guard_without_a_beacon_knows_no_key_to_fence_by(rig: Rig) -> None:
+    rig.tool.guard._standing = None
+    request = guard_pb2.FenceRequest(reserve=rig.tool.reserve(rig.tool.decision(**ended())))
+    with pytest.raises(grpc.RpcError) as refused:
+        rig.guard.Fence(request, timeout=TIMEOUT_S)
+    assert (refused.value.code(), reason_of(refused.value)) == (
+        grpc.StatusCode.UNAVAILABLE,
+        "BEACON_STALE",
+    )
+
+
 def test_a_fence_answers_over_the_socket(rig: Rig) -> None:
     lost = rig.tool.decision(**ended())
     request = guard_pb2.FenceRequest(reserve=rig.tool.reserve(lost))
