@@ -1,7 +1,7 @@
 """Spans kept in one SQLite file, so that a trace can be read without a tracing backend.
 
-Guarantees: a span that `add` returned for is on disk; the same span sent twice is kept once. Not for
-production: no retention, no search but by trace id.
+Guarantees: a span that `add` returned for outlives the process; the same span sent twice is kept once. Not
+for production: no retention, no search but by trace id.
 """
 
 import json
@@ -44,6 +44,7 @@ class TraceStore:
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")  # a power cut may cost the last traces
         self._connection.execute(_SCHEMA)
 
     def add(self, spans: Iterable[StoredSpan]) -> None:
@@ -56,7 +57,11 @@ class TraceStore:
             )
             for one in spans
         ]
-        self._connection.executemany("INSERT OR IGNORE INTO spans VALUES (?,?,?,?,?,?,?,?,?,?,?)", rows)
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._connection.executemany("INSERT OR IGNORE INTO spans VALUES (?,?,?,?,?,?,?,?,?,?,?)", rows)
+        finally:
+            self._connection.execute("COMMIT")
 
     def trace(self, trace_id: str) -> tuple[StoredSpan, ...]:
         """Give the spans of a trace by start; empty when there are none."""

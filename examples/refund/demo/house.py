@@ -48,16 +48,19 @@ class House:
 
     Args:
         directory: a new directory for everything.
+        orders: how many orders there are that no case touched.
         progress: is told each step in a few words.
     """
 
-    def __init__(self, directory: Path, *, progress: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, directory: Path, *, orders: int = ORDERS, progress: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.directory = directory.resolve()
         self.policy = self.directory / "policy"
         directory.mkdir(parents=True, exist_ok=True)
         shutil.copytree(PROJECT / "policy", self.policy)
         project = read_project(PROJECT)
-        tools = tuple(_with_orders(tool) for tool in project.tools)
+        tools = tuple(_with_orders(tool, orders) for tool in project.tools)
         project = replace(project, policy=self.policy, tools=tools)
         self.stack = Stack(self.directory / "data", project, replicas=REPLICAS, progress=progress)
         self._numbers = itertools.count(1)
@@ -216,8 +219,8 @@ class House:
             time.sleep(POLL_S)
 
 
-def _with_orders(tool: ToolCommand) -> ToolCommand:
-    return replace(tool, seed=(*tool.seed, "--bulk", str(ORDERS)))
+def _with_orders(tool: ToolCommand, orders: int) -> ToolCommand:
+    return replace(tool, seed=(*tool.seed, "--bulk", str(orders)))
 
 
 def balance_minor(ledger: Path) -> int:
