@@ -5,8 +5,8 @@
 """
 
 import argparse
+import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +14,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
+if __name__ == "__main__" and PYTHON.exists() and sys.prefix == sys.base_prefix:
+    os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606 - by hand, outside the environment
+sys.path.insert(0, str(ROOT))
+
+import pytest  # noqa: E402 - from here on the environment's
+
+import tests.worlds.permit_flaws  # noqa: E402, F401 - dear to import, and every child needs it
+
 TABLE = ROOT / "docs" / "check-removal.md"
 TEST = "tests/unit/permit/test_examine.py::test_flawed_call_is_refused_and_its_lawful_twin_passes"
 _ROW = re.compile(
@@ -43,24 +51,19 @@ def removals() -> list[Removal]:
 
 
 def run(tests: Sequence[str], *options: str) -> int:
-    """Run these tests alone; returns pytest's exit status: 0 green, 1 red, else no tests or a crash."""
-    command = [
-        str(PYTHON if PYTHON.exists() else sys.executable),
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "--no-header",
-        "-p",
-        "no:cacheprovider",
-    ]
-    return subprocess.run(
-        [*command, "-p", "tests.removal.without_check", *options, *tests],
-        cwd=ROOT,
-        check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ).returncode
+    """Run these tests in a child process; returns pytest's exit status.
+
+    0 is green, 1 is red, anything else no test or a crash. The child is forked, so that what the tests
+    import is imported once.
+    """
+    child = os.fork()
+    if child == 0:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+        quiet = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "tests.removal.without_check"]
+        os._exit(int(pytest.main([*quiet, *options, *tests])))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def noticed(removal: Removal) -> bool:
@@ -73,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("check", nargs="*", help="only these checks")
     named = set(parser.parse_args().check)
+    os.chdir(ROOT)
     chosen = [removal for removal in removals() if not named or removal.check in named]
     if not chosen or named - {removal.check for removal in chosen}:
         print("check_removal: no such check in the table", file=sys.stderr)
