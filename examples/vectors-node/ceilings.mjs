@@ -1,6 +1,8 @@
 // Ceilings: closed-world constraints on the arguments, docs/protocol-call.md.
 
-import { isPresent } from "./protobuf.mjs";
+import { readDescriptors } from "./descriptors.mjs";
+import { isPresent, walk } from "./protobuf.mjs";
+import { strictParse } from "./statement.mjs";
 import { Refused } from "./tree.mjs";
 
 const [EQ, IN, LE, GE, PREFIX, ABSENT, MAX_LENGTH, MAX_ITEMS] = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -21,6 +23,8 @@ export class EnumNumber {
 
 /** @param {import("./protobuf.mjs").Message} message @returns {Map<string, any>} */
 export function valuesOf(message) {
+  if (message.content !== undefined)
+    return new Map([["@type", message.values.get(1).toString("utf8")], ...valuesOf(message.content)]);
   const found = new Map();
   for (const [number, value] of message.values) {
     const field = message.type.fields.get(number);
@@ -121,4 +125,19 @@ export function checkCeilings(constraints, values, money) {
   const floor = at(money.amount, GE).some((one) => operandOf(one.values[0]) >= 1n);
   if (!floor || at(money.amount, LE).length === 0 || at(money.currency, EQ).length === 0)
     throw new Refused("CEILING_UNCOVERED", "money");
+}
+
+/** One vector of tests/vectors/ceilings; returns what is wrong. @param {any} vector @returns {string[]} */
+export function checkCeilingsVector(vector) {
+  const types = readDescriptors(Buffer.from(vector.descriptors, "base64"));
+  const { message } = walk(types, vector.input_type, vector.any_types, Buffer.from(vector.request, "hex"));
+  const constraints = vector.constraints.map((/** @type {string} */ one) => strictParse("Constraint", Buffer.from(one, "hex")));
+  let found = "passes";
+  try {
+    checkCeilings(constraints, valuesOf(message), vector.money);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    found = error.reason;
+  }
+  return found === (vector.expected.reason ?? "passes") ? [] : [`found ${found}`];
 }

@@ -10,7 +10,7 @@ import { Budget, MAX_DEPTH, MAX_REQUEST_BYTES, Refused } from "./tree.mjs";
 /** @typedef {import("./descriptors.mjs").Types} Types */
 /** @typedef {import("./descriptors.mjs").Field} Field */
 /** @typedef {import("./descriptors.mjs").MessageType} MessageType */
-/** @typedef {{type: MessageType, values: Map<number, any>}} Message */
+/** @typedef {{type: MessageType, values: Map<number, any>, content?: Message}} Message `content` is that of a walked Any */
 
 const [DOUBLE, FLOAT, INT64, UINT64, INT32, FIXED64, FIXED32, BOOL, STRING, , MESSAGE, BYTES, UINT32, ENUM] =
   Array.from({ length: 14 }, (_, index) => index + 1);
@@ -214,6 +214,7 @@ class Walker {
       `.${name.slice(ANY_URL_PREFIX.length)}`,
       message.values.get(2) ?? Buffer.alloc(0),
     );
+    message.content = content;
     this.budget.take(1);
     return tree.any(url, this.message(content, depth + 1));
   }

@@ -6,13 +6,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { checkCall } from "./call.mjs";
+import { checkCeilingsVector } from "./ceilings.mjs";
 import { checkId } from "./ids.mjs";
 import { checks } from "./signed.mjs";
 
 const only = process.argv.slice(3);
 const root = process.argv[2] ?? fileURLToPath(new URL("../../tests/vectors", import.meta.url));
 /** @type {Record<string, (vector: any) => string[]>} */
-const CHECKS = { digest: checkCall, json: checkCall, ids: checkId, ...checks(root) };
+const CHECKS = { digest: checkCall, json: checkCall, ceilings: checkCeilingsVector, ids: checkId, ...checks(root) };
 
 let failed = 0;
 for (const [folder, check] of Object.entries(CHECKS)) {

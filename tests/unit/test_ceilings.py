@@ -156,6 +156,8 @@ def test_money_without_a_path_is_covered_by_nothing() -> None:
         ("PREFIX", ["ab"], ["ab", "abc"], ["a", "", "AB", "xab"], [1, None, True]),
         ("MAX_LENGTH", [2], ["", "ab", "é"], ["abc", "éa"], [1, True, None]),
         ("MAX_LENGTH", [0], [""], ["a"], [0]),
+        ("LE", [True], [], [], [0, 1, True]),
+        ("GE", [True], [], [], [1, 2, True]),
     ],
 )
 def test_operator_compares_values_of_its_type_alone(
@@ -253,6 +255,11 @@ def test_list_needs_both_its_bound_and_a_constraint_on_its_elements() -> None:
     assert reason(SKUS[:1], arguments) is Reason.CEILING_UNCOVERED
     assert reason(SKUS[1:], arguments) is Reason.CEILING_UNCOVERED
     assert reason(SKUS, arguments) is None
+
+
+def test_bound_of_a_list_is_a_number() -> None:
+    assert reason([constraint("items", "MAX_ITEMS", True)], of(items=[])) is Reason.CEILING_UNMET
+    assert reason([constraint("items", "MAX_ITEMS", 1)], of(items=[])) is None
 
 
 def test_empty_list_is_covered_by_its_bound() -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501, T201 - one case a line, whatever its width; a script talks to a person
-"""Write the vectors of tests/vectors/{digest,json}: run it after adding a case at the end of a list here.
+"""Write the vectors of tests/vectors/{digest,json,ceilings}: run it after adding a case at the end of a list here.
 
 Vectors are append-only: a file that exists is never written again, and a case is never renumbered. When a
 vector no longer passes, the protocol has changed, and its first bytes must say so (`licet-call-v2`).
@@ -28,6 +28,10 @@ from licet.call import (
     tool_key,
     walk,
 )
+from licet.ceilings import check_ceilings
+from licet.v1.catalog_pb2 import Money
+from licet.v1.decision_pb2 import Constraint, ConstraintOp
+from licet.v1.statement_pb2 import Scalar
 
 HERE = Path(__file__).parent
 MASTER = bytes(range(32))
@@ -39,6 +43,7 @@ DESCRIPTORS = (HERE / "protos" / "requests.binpb").read_bytes()
 ANY_TYPES = ["vectors.v1.Item", "vectors.v1.Refund"]
 ITEM = "type.googleapis.com/vectors.v1.Item"
 REFUND = "type.googleapis.com/vectors.v1.Refund"
+MONEY = Money(amount="amount.amount_minor", currency="amount.currency")
 LONGEST_TREE_SHOWN = 2048
 
 Part = tuple[bytes, int]
@@ -274,6 +279,102 @@ JSON = [
 ]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Ceiling:
+    """A request, constraints, and whether the method moves money."""
+
+    flaw: str
+    why: str
+    request: bytes
+    constraints: tuple[Constraint, ...]
+    has_money: bool = True
+
+
+def constraint(path: str, op: str, *values: Any) -> Constraint:
+    kinds = {int: "integer", str: "text", bool: "flag", bytes: "data"}
+    scalars = [one if isinstance(one, Scalar) else Scalar(**{kinds[type(one)]: one}) for one in values]
+    number = ConstraintOp.Value(f"CONSTRAINT_OP_{op}")
+    return Constraint(path=path.split(".") if path else [], op=number, values=scalars)
+
+
+def refund(minor: int, currency: str = "USD", order: str = "O1") -> bytes:
+    return data(1, order) + data(2, number(1, minor) + data(2, currency))
+
+
+ORDER = constraint("order_id", "EQ", "O1")
+FLOOR, CEILING = constraint("amount.amount_minor", "GE", 1), constraint("amount.amount_minor", "LE", 50_00)
+CURRENCY = constraint("amount.currency", "EQ", "USD")
+UP_TO_50 = (ORDER, FLOOR, CEILING, CURRENCY)
+ITEMS = (constraint("items", "MAX_ITEMS", 2), constraint("items.sku", "IN", "a", "b"))
+ITEM_A, ITEM_B, ITEM_C = (data(6, data(1, sku)) for sku in "abc")
+
+
+def alone(flaw: str, why: str, request: bytes, *constraints: Constraint) -> Ceiling:
+    return Ceiling(flaw, why, request, constraints, has_money=False)
+
+
+CEILINGS = [
+    Ceiling("at_the_ceiling", "50.00 of 50.00", refund(50_00), UP_TO_50),
+    Ceiling("at_the_floor", "0.01", refund(1), UP_TO_50),
+    Ceiling("past_the_ceiling", "50.01 of 50.00", refund(50_01), UP_TO_50),
+    Ceiling("negative_amount", "pays the other way", refund(-1), UP_TO_50),
+    Ceiling("amount_of_zero", "not on the wire, so the constraints meet nothing", refund(0), UP_TO_50),
+    Ceiling("another_currency", "50.00 JPY are not 50.00 USD", refund(50_00, "JPY"), UP_TO_50),
+    Ceiling("currency_in_lower_case", "byte by byte", refund(50_00, "usd"), UP_TO_50),
+    Ceiling("currency_dropped", "a constraint that meets nothing", data(1, "O1") + data(2, number(1, 1)), UP_TO_50),
+    Ceiling("another_order", "O2", refund(50_00, order="O2"), UP_TO_50),
+    Ceiling("field_uncovered", "a note that nobody spoke of", refund(1) + data(3, "to another account"), UP_TO_50),
+    Ceiling("empty_field_uncovered", "present and empty", refund(1) + data(3, ""), UP_TO_50),
+    Ceiling("empty_message_uncovered", "a present message without fields", refund(1) + data(23, b""), UP_TO_50),
+    Ceiling("map_uncovered", "its keys come from the caller", refund(1) + labels("k", "v"), UP_TO_50),
+    Ceiling("amount_merged", "99.99 after 50.00", refund(50_00) + data(2, number(1, 99_99)), UP_TO_50),
+    Ceiling("no_constraint", "is no permission", refund(1), ()),
+    Ceiling("money_without_floor", "the bundle's author forgot", refund(1), (ORDER, CEILING, CURRENCY)),
+    Ceiling("money_with_floor_of_zero", "0 is no floor", refund(1), (*UP_TO_50[:1], constraint("amount.amount_minor", "GE", 0), CEILING, CURRENCY)),
+    Ceiling("money_without_ceiling", "the bundle's author forgot", refund(1), (ORDER, FLOOR, CURRENCY)),
+    Ceiling("money_in_one_of_two_currencies", "IN is no EQ", refund(1), (ORDER, FLOOR, CEILING, constraint("amount.currency", "IN", "USD", "EUR"))),
+    alone("without_money", "the same constraints where the method moves none", refund(1), ORDER, CEILING, constraint("amount.currency", "IN", "USD", "EUR")),
+    alone("past_2_to_53", "2^53 + 1 is past 2^53", data(2, number(1, 2**53 + 1)), constraint("amount.amount_minor", "LE", 2**53)),
+    alone("int64_highest", "at the limit", data(2, number(1, 2**63 - 1)), constraint("amount.amount_minor", "LE", 2**63 - 1)),
+    alone("int64_one_below_highest", "past the limit by one", data(2, number(1, 2**63 - 1)), constraint("amount.amount_minor", "LE", 2**63 - 2)),
+    alone("int64_lowest", "below the floor by one", data(2, number(1, -(2**63))), constraint("amount.amount_minor", "GE", -(2**63) + 1)),
+    alone("uint64_highest", "an unsigned operand", number(15, 2**64 - 1), constraint("big", "LE", Scalar(unsigned=2**64 - 1))),
+    alone("uint64_past_a_signed_operand", "unsigned against signed", number(15, 2**63), constraint("big", "LE", 2**63 - 1)),
+    alone("text_for_a_number", "cannot be compared", data(1, "5"), constraint("order_id", "LE", 5)),
+    alone("number_for_a_text", "cannot be compared", data(1, "5"), constraint("order_id", "EQ", 5)),
+    alone("truth_value_for_a_number", "true is not 1", number(14, 1), constraint("urgent", "EQ", 1)),
+    alone("truth_value", "true is true", number(14, 1), constraint("urgent", "EQ", True)),
+    alone("enum_by_number", "equal", number(8, 2), constraint("channel", "IN", 1, 2)),
+    alone("enum_has_no_order", "cannot be compared", number(8, 2), constraint("channel", "LE", 2)),
+    alone("bytes_equal", "byte by byte", data(13, b"\0"), constraint("blob", "EQ", b"\0")),
+    alone("floating_point", "never decides", double(11, 0.5), constraint("ratio", "LE", 1)),
+    alone("prefix", "begins with it", data(1, "O1-a"), constraint("order_id", "PREFIX", "O1")),
+    alone("prefix_longer_than_the_text", "does not begin with it", data(1, "O"), constraint("order_id", "PREFIX", "O1")),
+    alone("prefix_empty", "would cover any text", data(1, "O1"), constraint("order_id", "PREFIX", "")),
+    alone("length_in_bytes", "two letters, three bytes", data(1, "éa"), constraint("order_id", "MAX_LENGTH", 2)),
+    alone("length_at_the_limit", "three bytes", data(1, "éa"), constraint("order_id", "MAX_LENGTH", 3)),
+    alone("absent", "nothing there", data(1, "O1"), ORDER, constraint("note", "ABSENT")),
+    alone("absent_but_empty", "present and empty is present", data(1, "O1") + data(3, ""), ORDER, constraint("note", "ABSENT")),
+    alone("list", "each element, and their number", ITEM_A + ITEM_B, *ITEMS),
+    alone("list_too_long", "three of two", ITEM_A * 3, *ITEMS),
+    alone("list_with_another_element", "c is not listed", ITEM_A + ITEM_C, *ITEMS),
+    alone("list_with_an_empty_element", "the constraint meets nothing in it", ITEM_A + data(6, b""), *ITEMS),
+    alone("list_without_bound", "needs MAX_ITEMS", ITEM_A, ITEMS[1]),
+    alone("list_without_elements_covered", "needs a constraint on its elements", ITEM_A, ITEMS[0]),
+    alone("list_absent", "a bound that meets no list", data(1, "O1"), ORDER, ITEMS[0]),
+    alone("any_type_uncovered", "the type is a value too", any_of(ITEM, data(1, "s")), constraint("extra.sku", "EQ", "s")),
+    alone("any_covered", "type and content", any_of(ITEM, data(1, "s")), constraint("extra.sku", "EQ", "s"), constraint("extra.@type", "EQ", ITEM)),
+    alone("operator_unspecified", "refuses", data(1, "O1"), ORDER, constraint("order_id", "UNSPECIFIED", "O1")),
+    alone("operator_of_the_future", "refuses", data(1, "O1"), ORDER, Constraint(path=["order_id"], op=99)),
+    alone("operand_missing", "refuses", data(1, "O1"), ORDER, constraint("order_id", "IN")),
+    alone("operand_unset", "refuses", data(1, "O1"), ORDER, constraint("order_id", "EQ", Scalar())),
+    alone("one_operand_too_many", "refuses", data(1, "O1"), ORDER, constraint("order_id", "EQ", "O1", "O2")),
+    alone("operands_of_two_types", "refuses", data(1, "O1"), constraint("order_id", "IN", "O1", 1)),
+    alone("path_empty", "refuses", data(1, "O1"), ORDER, constraint("", "EQ", "O1")),
+    alone("path_to_a_message", "is no value", data(2, number(1, 1)), constraint("amount", "EQ", 1)),
+]  # fmt: skip
+
+
 def expected(result: Any, codec: int) -> dict[str, str]:
     if not isinstance(result, Arguments):
         return {"reason": result.reason.value}
@@ -319,8 +420,30 @@ def json_vectors() -> Iterator[dict[str, Any]]:
         yield vector(one, 2, {"schema": json.loads(SCHEMA)}, read_json(schema, one.request))
 
 
+def ceiling_vectors() -> Iterator[dict[str, Any]]:
+    plan = compile_plan(DESCRIPTORS, "vectors.v1.Refund", ANY_TYPES)
+    for one in CEILINGS:
+        arguments = walk(plan, one.request)
+        assert isinstance(arguments, Arguments), one.flaw
+        refusal = check_ceilings(one.constraints, arguments, MONEY if one.has_money else None)
+        yield {
+            "why": one.why,
+            "descriptors": b64encode(DESCRIPTORS).decode(),
+            "input_type": "vectors.v1.Refund",
+            "any_types": ANY_TYPES,
+            "request": one.request.hex(),
+            "constraints": [each.SerializeToString(deterministic=True).hex() for each in one.constraints],
+            "money": {"amount": MONEY.amount, "currency": MONEY.currency} if one.has_money else None,
+            "expected": {"passes": True} if refusal is None else {"reason": refusal.reason.value},
+        }
+
+
 def main() -> None:
-    for folder, cases, vectors in (("digest", DIGEST, protobuf_vectors()), ("json", JSON, json_vectors())):
+    for folder, cases, vectors in (
+        ("digest", DIGEST, protobuf_vectors()),
+        ("json", JSON, json_vectors()),
+        ("ceilings", CEILINGS, ceiling_vectors()),
+    ):
         (HERE / folder).mkdir(exist_ok=True)
         for index, (one, content) in enumerate(zip(cases, vectors, strict=True), start=1):
             path = HERE / folder / f"{index:03}_{one.flaw}.json"

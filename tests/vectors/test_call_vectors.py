@@ -1,4 +1,4 @@
-"""The vectors of digest and json, read as another language would: by the file alone."""
+"""The vectors of digest, json and ceilings, read as another language would: by the file alone."""
 
 import hashlib
 import json
@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from licet.call import Arguments, call_digest, compile_plan, compile_schema, read_json, tool_key, walk
+from licet.ceilings import check_ceilings
 from licet.refusal import Refusal
+from licet.v1.catalog_pb2 import Money
+from licet.v1.decision_pb2 import Constraint
 
 HERE = Path(__file__).parent
 VECTORS = sorted(path for folder in ("digest", "json") for path in (HERE / folder).glob("*.json"))
@@ -46,7 +49,19 @@ def test_vector(path: Path) -> None:
     assert read(vector, result.canonical) == result
 
 
-@pytest.mark.parametrize("folder", ["digest", "json"])
+@pytest.mark.parametrize("path", sorted((HERE / "ceilings").glob("*.json")), ids=lambda path: path.stem)
+def test_ceilings_vector(path: Path) -> None:
+    vector = json.loads(path.read_text())
+    plan = compile_plan(b64decode(vector["descriptors"]), vector["input_type"], vector["any_types"])
+    arguments = walk(plan, bytes.fromhex(vector["request"]))
+    assert isinstance(arguments, Arguments), arguments
+    constraints = [Constraint.FromString(bytes.fromhex(one)) for one in vector["constraints"]]
+    money = None if vector["money"] is None else Money(**vector["money"])
+    refusal = check_ceilings(constraints, arguments, money)
+    assert vector["expected"] == ({"passes": True} if refusal is None else {"reason": refusal.reason.value})
+
+
+@pytest.mark.parametrize("folder", ["digest", "json", "ceilings"])
 def test_vectors_are_numbered_without_a_gap(folder: str) -> None:
     """Append-only: a vector that is gone, renamed or renumbered is a promise broken."""
     names = sorted(path.name for path in (HERE / folder).glob("*.json"))
@@ -54,7 +69,9 @@ def test_vectors_are_numbered_without_a_gap(folder: str) -> None:
     assert all(re.fullmatch(r"\d{3}_[a-z0-9_]+\.json", name) for name in names)
 
 
-@pytest.mark.parametrize(("folder", "cases"), [("digest", "DIGEST"), ("json", "JSON")])
+@pytest.mark.parametrize(
+    ("folder", "cases"), [("digest", "DIGEST"), ("json", "JSON"), ("ceilings", "CEILINGS")]
+)
 def test_every_case_of_the_script_has_its_file(folder: str, cases: str) -> None:
     script = runpy.run_path(str(HERE / "generate_call.py"))
     expected = [f"{index:03}_{case.flaw}.json" for index, case in enumerate(script[cases], start=1)]

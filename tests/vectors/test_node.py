@@ -21,7 +21,7 @@ def verify(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
 def test_vectors_pass_in_node() -> None:
     done = verify(VECTORS)
     assert (done.returncode, done.stderr) == (0, "")
-    for folder in ("digest", "json", "ids", "statement", "keyset", "beacon", "permit"):
+    for folder in ("digest", "json", "ceilings", "ids", "statement", "keyset", "beacon", "permit"):
         assert f"{folder}: {len(list((VECTORS / folder).glob('*.json')))} vectors" in done.stdout
 
 
