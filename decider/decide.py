@@ -9,7 +9,7 @@ rules, 9 the decision.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -26,12 +26,13 @@ from decider.cedar import (
 )
 from decider.envelope import Envelope, House, Refused
 from decider.in_force import InForce
+from decider.votes import Tally
 from licet.catalog import Method
-from licet.hold import HOLD_VERSION, Requirement, hold_id
+from licet.hold import HOLD_VERSION, Requirement, hold_id, requirements_of
 from licet.refusal import MESSAGE, Reason, Refusal
 from licet.tier import CallClass
 from licet.v1.decision_pb2 import Decision, DecisionType, Precondition
-from licet.v1.hold_pb2 import Hold, HoldRequirement
+from licet.v1.hold_pb2 import ApprovalProof, Hold, HoldRequirement
 from licet.v1.statement_pb2 import Scalar
 
 DECISION_VERSION: Final = 1
@@ -90,6 +91,10 @@ class Verdict:
     hold: Hold | None = None
     shadow: str = ""
     """What would have been decided were the stage not shadow: `deny` or `hold`; else empty."""
+    approvers: tuple[str, ...] = ()
+    """Who approved the hold that this call was lifted from."""
+    proofs: tuple[ApprovalProof, ...] = ()
+    """Their answers, which travel with a privileged call."""
 
 
 def resource_type(method: Method, resource: str) -> str:
@@ -186,6 +191,35 @@ def _by_rules(
             if missing:
                 return _held(envelope, facts, (*lifted, *missing), in_force, moment)
             return Verdict(_allowed(envelope, facts, rule_ids, in_force, moment))
+
+
+def resume(
+    envelope: Envelope,
+    facts: Facts,
+    evaluation: Evaluation,
+    people: Tally,
+    *,
+    in_force: InForce,
+    moment: Moment,
+) -> Verdict | Refusal:
+    """Return the verdict on a call whose hold enough people lifted; `evaluation` is without those holds."""
+    if isinstance(evaluation, Allowed):
+        by_catalog = (need for need in requirements_of(people.hold) if need.rule_id == CATALOG_RULE)
+        evaluation = Allowed(evaluation.rule_ids, (*evaluation.lifted, *by_catalog))
+    verdict = decide(envelope, facts, evaluation, in_force, moment)
+    if isinstance(verdict, Refusal) or verdict.refusal is not None:
+        return verdict
+    verdict.decision.hold_id = people.hold.hold_id
+    privileged = envelope.method.call_class is CallClass.PRIVILEGED
+    return replace(verdict, approvers=people.approvers, proofs=people.proofs if privileged else ())
+
+
+def end_hold(envelope: Envelope, reason: Reason, held: Verdict, in_force: InForce, moment: Moment) -> Verdict:
+    """Return the denial of a call whose hold was rejected or ran out."""
+    verdict = deny(envelope, Refusal(reason), in_force, moment)
+    verdict.decision.hold_id = held.decision.hold_id
+    verdict.decision.rule_ids.extend(held.decision.rule_ids)
+    return verdict
 
 
 def deny(refused: Refused | Envelope, refusal: Refusal, in_force: InForce, moment: Moment) -> Verdict:

@@ -13,6 +13,7 @@ from typing import Final
 
 from opentelemetry.trace import SpanKind
 
+from decider.cedar import RuleCall
 from decider.configuration import Configuration
 from decider.decide import (
     Facts,
@@ -22,15 +23,19 @@ from decider.decide import (
     check_tenant,
     decide,
     deny,
+    end_hold,
+    resume,
     rule_call,
 )
 from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
 from decider.facts import facts_decision, facts_request, read_answer, source_of
+from decider.holds import Holds, TooManyHolds
 from decider.in_force import InForce
 from decider.mint import mint
 from decider.reader import ReadFailed, ToolReader
-from decider.record import decision_fields, failure_event, verdict_event
+from decider.record import decision_fields, failure_event, hold_fields, verdict_event
 from decider.rounds import Standing, standing_of
+from decider.votes import Bench, HoldState, Tally, tally
 from licet import telemetry
 from licet.call import tool_key
 from licet.event import EventKind
@@ -71,6 +76,7 @@ class Parts:
     journal: Journal
     reader: ToolReader
     nc: Connection
+    holds: Holds
     clock: Clock
 
 
@@ -166,14 +172,48 @@ class _Case:
         mismatch = check_tenant(envelope, facts)
         if mismatch is not None:
             return await self._answer(deny(envelope, mismatch, in_force, self.moment), envelope)
+        call = rule_call(envelope, facts, house)
         with self.recording.span(telemetry.SPAN_POLICY_EVALUATE, under=self.span) as span:
-            evaluation = in_force.bundle.rules.evaluate(rule_call(envelope, facts, house))
+            evaluation = in_force.bundle.rules.evaluate(call)
             self.moment = replace(self.moment, traceparent=span.context.traceparent)
             verdict = decide(envelope, facts, evaluation, in_force, self.moment)
             if isinstance(verdict, Verdict):
                 span.set(telemetry.RULE_IDS, tuple(verdict.decision.rule_ids))
                 span.set(telemetry.BUNDLE_VERSION, in_force.bundle.version)
+        if isinstance(verdict, Verdict) and verdict.hold is not None:
+            verdict = await self._asked(envelope, facts, call, verdict, in_force)
         return verdict if isinstance(verdict, Refusal) else await self._answer(verdict, envelope)
+
+    async def _asked(
+        self, envelope: Envelope, facts: Facts, call: RuleCall, held: Verdict, in_force: InForce
+    ) -> Verdict | Refusal:
+        """Look how the hold stands: nobody was asked yet, people answer, or they have answered."""
+        try:
+            people = await self._people(held, in_force)
+        except TooManyHolds as error:
+            return deny(envelope, Refusal(Reason.QUOTA_EXCEEDED, str(error)), in_force, self.moment)
+        except (StreamsError, SpoolError) as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        if isinstance(people, Refusal):
+            return Refusal(Reason.INTERNAL, f"the stored hold cannot be read: {people.detail}")
+        if people.state is HoldState.OPEN:
+            return replace(held, hold=people.hold)
+        if people.state is not HoldState.LIFTED:
+            rejected = people.state is HoldState.REJECTED
+            reason = Reason.HOLD_REJECTED if rejected else Reason.HOLD_EXPIRED
+            return end_hold(envelope, reason, held, in_force, self.moment)
+        lifted = frozenset(need.rule_id for need in people.hold.requirements)
+        evaluation = in_force.bundle.rules.evaluate(call, lifted=lifted)
+        return resume(envelope, facts, evaluation, people, in_force=in_force, moment=self.moment)
+
+    async def _people(self, held: Verdict, in_force: InForce) -> Tally | Refusal:
+        assert held.hold is not None
+        stored, new = await self.parts.holds.ensure(held.hold)
+        if new:
+            fields = hold_fields(held.hold) | {"decision_id": self.moment.decision_id}
+            await self.parts.journal.append(EventKind.APPROVAL_REQUESTED, **fields)
+        answers = () if new else await self.parts.holds.answers(held.hold)
+        return tally(stored, answers, bench_of(in_force, self.moment.now_ms))
 
     async def _standing(self, envelope: Envelope, house: House, in_force: InForce) -> Standing:
         if not (envelope.method.guarded and envelope.method.spends):
@@ -266,9 +306,16 @@ class _Case:
             log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
 
 
+def bench_of(in_force: InForce, now_ms: int) -> Bench:
+    """Return what answers are verified against."""
+    environment, generation = in_force.config.environment, in_force.generation
+    return Bench(environment, generation, in_force.keys, in_force.revocations, now_ms)
+
+
 def response_of(verdict: Verdict, signed: Signed) -> DecideResponse:
     """Return the answer to a usable decision."""
     response = DecideResponse(decision=verdict.decision.decision, signed=signed)
+    response.approval_proofs.extend(verdict.proofs)
     if verdict.hold is not None:
         response.hold.CopyFrom(verdict.hold)
     if verdict.refusal is not None:

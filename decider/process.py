@@ -18,11 +18,13 @@ import grpc
 import grpc.aio
 from nats.errors import Error as NatsError
 
+from decider.approvals import Approvals
 from decider.beacon import BeaconPublisher
 from decider.configuration import Configuration
 from decider.decider import Clock, Decider, Parts
 from decider.envelope import House
 from decider.health import Health
+from decider.holds import Holds
 from decider.outcome import OutcomeReader
 from decider.reader import ToolReader
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
@@ -39,7 +41,7 @@ from licet.keys import KeySet
 from licet.log import log
 from licet.refusal import Refusal
 from licet.streams import ConfigStore, NatsSettings, Publisher, StreamsError, connect, subject_audit
-from licet.v1 import decider_pb2_grpc
+from licet.v1 import approvals_pb2_grpc, decider_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +103,7 @@ class DeciderProcess:
         house = self._house(keys)
         reader = self._open_reader()
         self._exits.push_async_callback(reader.close)
+        holds = Holds(self._publisher, settings.environment)
         decider = Decider(
             Parts(
                 house=house,
@@ -111,6 +114,7 @@ class DeciderProcess:
                 journal=self._journal,
                 reader=reader,
                 nc=self._nc,
+                holds=holds,
                 clock=SYSTEM_CLOCK,
             )
         )
@@ -134,7 +138,14 @@ class DeciderProcess:
         )
         beaconing = asyncio.create_task(beacons.run())
         self._exits.push_async_callback(_ended, beaconing)
-        await self._listen(service, Health(configuration, monotonic_ms))
+        approvals = Approvals(
+            holds,
+            configuration,
+            self._journal,
+            identify=identify_certified if settings.tls else identify_development,
+            wall_ms=wall_ms,
+        )
+        await self._listen(service, approvals, Health(configuration, monotonic_ms))
 
     async def _open_journal(self) -> Journal:
         settings = self._settings
@@ -203,11 +214,12 @@ class DeciderProcess:
         credentials = channel_credentials(settings) if settings.tls else None
         return ToolReader(addresses, own_id="" if settings.tls else self._own_id, credentials=credentials)
 
-    async def _listen(self, service: DeciderService, health: Health) -> None:
+    async def _listen(self, service: DeciderService, approvals: Approvals, health: Health) -> None:
         settings = self._settings
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._exits.push_async_callback(self._server.stop, settings.drain_ms / 1000)
         decider_pb2_grpc.add_DeciderServiceServicer_to_server(service, self._server)
+        approvals_pb2_grpc.add_ApprovalServiceServicer_to_server(approvals, self._server)
         health.add_to(self._server)
         if settings.tls:
             self.port = self._server.add_secure_port(settings.listen, server_credentials(settings))

@@ -15,6 +15,7 @@ from licet.catalog import Method
 from licet.event import EventKind
 from licet.refusal import Refusal
 from licet.v1.decision_pb2 import Decision, DecisionType
+from licet.v1.hold_pb2 import Hold
 
 KINDS: Final = {
     DecisionType.DECISION_TYPE_ALLOW: (EventKind.DECISION_ALLOWED, "allow"),
@@ -94,6 +95,8 @@ def verdict_event(
         }
     if verdict.refusal is not None:
         fields |= {"reason": str(verdict.refusal.reason), "detail": verdict.refusal.detail}
+    if verdict.approvers:
+        fields["approvals"] = verdict.approvers
     if verdict.shadow:
         fields["shadow_decision"] = verdict.shadow
     return kind, fields
@@ -125,3 +128,22 @@ def failure_event(
         }
         fields |= envelope_fields(envelope, k_tool)
     return EventKind.DECISION_FAILED, fields
+
+
+def hold_fields(hold: Hold) -> dict[str, Any]:
+    """Return the event fields of a hold."""
+    return {
+        "tenant": hold.tenant,
+        "principal": hold.principal,
+        "agent": hold.agent,
+        "task_id": hold.task_id,
+        "spend_id": hold.spend_id,
+        "hold_id": hold.hold_id,
+        "method": hold.method,
+        "resource": hold.resource,
+        "call_digest": hold.call_digest.hex(),
+        "rule_ids": tuple(sorted({need.rule_id for need in hold.requirements})),
+        "generation": hold.generation,
+        "summary": hold.text,
+        "not_after_ms": hold.expires_at_ms,
+    }

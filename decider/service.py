@@ -54,7 +54,8 @@ def identify_development(context: Context) -> str:
     return development_peer(context.peer(), tuple(context.invocation_metadata() or ()))
 
 
-async def _abort(context: Context, refusal: Refusal) -> NoReturn:
+async def abort(context: Context, refusal: Refusal) -> NoReturn:
+    """End an RPC with a refusal."""
     await context.abort_with_status(rpc_status.to_status(status_of(refusal)))
     raise AssertionError
 
@@ -79,7 +80,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
     async def _peer(self, context: Context) -> str:
         peer = self._identify(context)
         if not peer:
-            await _abort(context, Refusal(Reason.CALLER_UNKNOWN))
+            await abort(context, Refusal(Reason.CALLER_UNKNOWN))
         return peer
 
     async def Decide(  # noqa: N802 - the name of the RPC
@@ -93,7 +94,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         finally:
             recording.close()
         if isinstance(answer, Refusal):
-            await _abort(context, answer)
+            await abort(context, answer)
         return answer
 
     async def GetBeacon(  # noqa: N802 - the name of the RPC
@@ -101,7 +102,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
     ) -> decider_pb2.GetBeaconResponse:
         """Return the newest beacon; its age is in it, so an old one does no harm."""
         if self._beacons.newest is None:
-            await _abort(context, Refusal(Reason.BEACON_STALE, "no beacon yet"))
+            await abort(context, Refusal(Reason.BEACON_STALE, "no beacon yet"))
         return decider_pb2.GetBeaconResponse(beacon=self._beacons.newest)
 
     async def GetArtifact(  # noqa: N802 - the name of the RPC
@@ -116,7 +117,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         except (StreamsError, ArtifactDamaged) as error:
             log(logger, logging.ERROR, "artifact.unavailable", detail=str(error)[:300])
             artifact = None
-            await _abort(context, Refusal(Reason.STORE_UNAVAILABLE))
+            await abort(context, Refusal(Reason.STORE_UNAVAILABLE))
         if artifact is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, "no artifact has this digest")
             raise AssertionError
@@ -129,5 +130,5 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         peer = await self._peer(context)
         answer = await self._outcomes.outcome(request, peer)
         if isinstance(answer, Refusal):
-            await _abort(context, answer)
+            await abort(context, answer)
         return answer

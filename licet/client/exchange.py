@@ -113,9 +113,7 @@ def answered(
         return Permitted(
             permit=response.signed.SerializeToString(deterministic=True),
             body=response.effective_request if modified else body,
-            approvals=tuple(
-                approval.SerializeToString(deterministic=True) for approval in response.approvals
-            ),
+            approvals=tuple(proof.SerializeToString(deterministic=True) for proof in response.approvals),
             decision=_decision(response.signed.payload),
         )
     if response.decision == DECISION_TYPE_HOLD:

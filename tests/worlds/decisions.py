@@ -29,6 +29,13 @@ from licet.v1.decision_pb2 import CODEC_PROTOBUF, Decision
 
 ENV = "dev"
 POLICY = Path(__file__).parents[2] / "examples" / "refund" / "policy"
+APPROVERS = {
+    "lena": ("finance-lead",),
+    "omar": ("finance-lead", "fx-desk"),
+    "ines": ("auditor",),
+    "ana@t1.example.com": ("finance-lead",),
+}
+"""Who may approve in which roles; ana is the principal of task_789."""
 REFUND = "/fin.v1.Finance/IssueRefund"
 GET_ORDER = "/fin.v1.Finance/GetOrder"
 REFUND_BOT = agent_id(TRUST_DOMAIN_DEV, ENV, "refund-bot")

@@ -10,14 +10,14 @@ import pytest_asyncio
 from licet.embedded.dev_keys import make_dev_keys
 from licet.embedded.nats_server import NatsServer
 from licet.identity import TRUST_DOMAIN_DEV
-from tests.worlds.decisions import ENV, POLICY, Ground, House, furnish
+from tests.worlds.decisions import APPROVERS, ENV, POLICY, Ground, House, furnish
 
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[Ground]:
     policy = tmp_path / "policy"
     shutil.copytree(POLICY, policy)
-    keys = make_dev_keys(tmp_path / "keys", ENV, ["finance"], (), TRUST_DOMAIN_DEV)
+    keys = make_dev_keys(tmp_path / "keys", ENV, ["finance"], (), TRUST_DOMAIN_DEV, approvers=APPROVERS)
     server = NatsServer(tmp_path / "nats", environment=ENV, tools=["finance"])
     server.start()
     try:

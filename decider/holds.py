@@ -1,0 +1,107 @@
+"""Hold records and the answers to them, in JetStream: each written once and never replaced.
+
+They live in the configuration stream, where only deciders write, under `licet.config.<env>.hold.<task>.<hold
+id>`: `record` is the hold's exact bytes, `answer.<person>` one signed answer. Written-once by
+compare-and-set against *none*: of two at once one wins, and the other reads what the winner wrote. Reads go
+to the leader. A decider that restarts has lost nothing.
+"""
+
+import hashlib
+from typing import Final
+
+from licet.spend import is_hex32
+from licet.statement import canonical, parse_signed
+from licet.streams import Publisher, StoreRefused, StreamsError, read_last, stream_config
+from licet.streams.api import call
+from licet.streams.config_store import EXPECTED, WRONG_SEQUENCE
+from licet.v1.hold_pb2 import Hold
+from licet.v1.statement_pb2 import Signed
+
+MAX_HOLDS_PER_TASK: Final = 100
+"""How many holds one task may ever have; beyond it its calls are denied."""
+
+MAX_LISTED: Final = 1_000
+
+
+class TooManyHolds(Exception):  # noqa: N818 - a state, told to callers as a denial
+    """The task has made as many holds as it may."""
+
+
+def _token(text: str) -> str:
+    """Return a fixed token for a text from outside: it can name no other subject."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Holds:
+    """The holds of one environment."""
+
+    def __init__(self, publisher: Publisher, environment: str) -> None:
+        self._publisher = publisher
+        self._stream = stream_config(environment)
+        self._prefix = f"licet.config.{environment}.hold"
+
+    async def ensure(self, hold: Hold) -> tuple[bytes, bool]:
+        """Return the stored bytes of this hold, writing them if nobody has; True where they are new.
+
+        Raises `TooManyHolds`, `StreamsError`.
+        """
+        subject = f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.record"
+        stored = await self._read(subject)
+        if stored is not None:
+            return stored, False
+        held = await self._subjects(f"{self._prefix}.{_token(hold.task_id)}.*.record")
+        if len(held) >= MAX_HOLDS_PER_TASK:
+            raise TooManyHolds(f"task `{hold.task_id}` has {len(held)} holds")
+        body = canonical(hold)
+        if await self._write_once(subject, body):
+            return body, True
+        stored = await self._read(subject)
+        if stored is None:
+            raise StreamsError(f"hold `{hold.hold_id}` was written by another and cannot be read")
+        return stored, False
+
+    async def find(self, hold_id: str) -> bytes | None:
+        """Return the stored bytes of a hold; None where there is none. Raises `StreamsError`."""
+        return await self._read(f"{self._prefix}.*.{hold_id}.record") if is_hex32(hold_id) else None
+
+    async def answers(self, hold: Hold) -> tuple[Signed, ...]:
+        """Return every stored answer to a hold, not yet verified. Raises `StreamsError`."""
+        base = f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.answer"
+        found = []
+        for subject in await self._subjects(f"{base}.*"):
+            body = await self._read(subject)
+            signed = parse_signed(body) if body is not None else None
+            if isinstance(signed, Signed):
+                found.append(signed)
+        return tuple(found)
+
+    async def answer(self, hold: Hold, approver: str, signed: Signed) -> bool:
+        """Store one person's answer; False where that person has answered already. Raises `StreamsError`."""
+        base = f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.answer"
+        return await self._write_once(f"{base}.{_token(approver)}", canonical(signed))
+
+    async def listed(self) -> tuple[bytes, ...]:
+        """Return the newest hold records, at most `MAX_LISTED`. Raises `StreamsError`."""
+        found = []
+        for subject in await self._subjects(f"{self._prefix}.*.*.record"):
+            stored = await read_last(self._publisher.nc, self._stream, subject)
+            if stored is not None:
+                found.append((stored.seq, stored.data))
+        return tuple(data for _, data in sorted(found, reverse=True)[:MAX_LISTED])
+
+    async def _read(self, subject: str) -> bytes | None:
+        stored = await read_last(self._publisher.nc, self._stream, subject)
+        return stored.data if stored is not None else None
+
+    async def _subjects(self, pattern: str) -> tuple[str, ...]:
+        info = await call(self._publisher.nc, f"STREAM.INFO.{self._stream}", {"subjects_filter": pattern})
+        return tuple(sorted(info["state"].get("subjects") or {}))
+
+    async def _write_once(self, subject: str, body: bytes) -> bool:
+        try:
+            await self._publisher.publish(subject, body, headers={EXPECTED: "0"})
+        except StoreRefused as refused:
+            if refused.err_code in WRONG_SEQUENCE:
+                return False
+            raise
+        return True
