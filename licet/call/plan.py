@@ -60,14 +60,14 @@ class Shape(Enum):
     MAP = "map"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MessagePlan:
-    """How to walk one message type."""
+    """How to walk one message type; equal to itself alone, because types may contain themselves."""
 
     full_name: str
     message_class: type[Message]
     is_any: bool
-    fields: dict[int, "FieldPlan"] = field(default_factory=dict)
+    fields: dict[int, "FieldPlan"] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

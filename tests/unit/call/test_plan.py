@@ -83,3 +83,10 @@ def test_name_of_an_aliased_enum_number_is_the_first_in_the_file(samples: Any, w
     arguments = walk(samples.refund, wire.number(8, 1))
     assert not hasattr(arguments, "reason")
     assert arguments.to_plain() == {"channel": "CHANNEL_CARD"}
+
+
+def test_plans_of_types_that_contain_themselves_can_be_compared_and_shown(samples: Any) -> None:
+    again = compile_plan(samples.descriptors, "vectors.v1.Refund")
+    assert again == again  # noqa: PLR0124 - that it ends is what is tested
+    assert again != compile_plan(samples.descriptors, "vectors.v1.Refund")
+    assert "vectors.v1.Refund" in repr(again)
