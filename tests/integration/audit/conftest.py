@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
+from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 
 from audit.migrate import Layout, migrate
 from audit.store import StoreAddress
@@ -216,9 +217,16 @@ class House:
 
     async def until(self, condition: Callable[[], bool], seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
-        while not await asyncio.to_thread(condition):
+        while not await asyncio.to_thread(self._holds, condition):
             assert time.monotonic() < deadline, self.log()[-3000:]
             await asyncio.sleep(0.05)
+
+    @staticmethod
+    def _holds(condition: Callable[[], bool]) -> bool:
+        try:
+            return condition()
+        except ClickHouseError:
+            return False  # the store is away just now
 
     def stored(self, last: int, stream: str = "LICET_AUDIT_dev") -> Callable[[], bool]:
         return lambda: bool(
@@ -240,3 +248,22 @@ async def house(nats: NatsServer, store: Store, tmp_path: Path) -> AsyncIterator
     made = House(nats, store, tmp_path)
     yield made
     await asyncio.to_thread(made.stop)
+
+
+@pytest.fixture
+def own_front(tmp_path: Path) -> Iterator[Front]:
+    """A front of the test's own, which it may kill."""
+    (tmp_path / "front").mkdir()
+    server = Front(tmp_path / "front")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest_asyncio.fixture
+async def own_house(nats: NatsServer, own_front: Front, tmp_path: Path) -> AsyncIterator[tuple[House, Front]]:
+    store = make_store(own_front)
+    made = House(nats, store, tmp_path)
+    yield made, own_front
+    await asyncio.to_thread(made.stop)
+    store.client.close()

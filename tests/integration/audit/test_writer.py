@@ -44,16 +44,19 @@ async def test_what_is_published_is_stored_once_and_in_order(house: Any, event: 
 
 @pytest.mark.asyncio
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "kills", [KILLS, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3000)])]
+)
 async def test_writer_killed_again_and_again_loses_nothing_and_doubles_nothing(
-    house: Any, event: Any, record_property: Any
+    house: Any, event: Any, record_property: Any, kills: int
 ) -> None:
     seed = time.time_ns() % 1_000_000
     record_property("seed", seed)
     chance = random.Random(seed)
-    total, each = KILLS * 3000, 3000
+    total, each = kills * 3000, 3000
     writer = house.start_writer(LICET_BATCH_ROWS="500")
     await house.until(house.stored(0))
-    for number in range(KILLS):
+    for number in range(kills):
         first = number * each + 1
         publishing = asyncio.ensure_future(house.publish([event(n) for n in range(first, first + each)]))
         await asyncio.sleep(chance.uniform(0.05, 1.2))

@@ -1,0 +1,156 @@
+"""ClickHouse away, killed under load, and events sent again: totals stay right in tables and views."""
+
+import asyncio
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.repeats import Repeats
+from audit.row import House, Stored
+from audit.writer import encode
+from licet.streams import subject_audit
+
+KILLS = 6
+AUDIT = "LICET_AUDIT_dev"
+SUBJECT = subject_audit("dev", "decider", "main")
+OWNER = House("dev", "licet.local", None)
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(240)
+async def test_front_killed_again_and_again_under_load(
+    own_house: Any, event: Any, record_property: Any
+) -> None:
+    seed = time.time_ns() % 1_000_000
+    record_property("seed", seed)
+    chance = random.Random(seed)
+    house, front = own_house
+    house.start_writer(LICET_BATCH_ROWS="400")
+    each = 3000
+    for number in range(kills):
+        first = number * each + 1
+        publishing = asyncio.ensure_future(house.publish([event(n) for n in range(first, first + each)]))
+        await asyncio.sleep(chance.uniform(0.1, 1.5))
+        await asyncio.to_thread(front.kill)
+        await asyncio.sleep(chance.uniform(0, 0.5))
+        await asyncio.to_thread(front.start)
+        await publishing
+    total = kills * each
+    await house.until(house.stored(total), 90)
+    house.assert_exact(total)
+    await house.until(lambda: house.store.value("SELECT count() FROM calls") == total, 5)
+    assert house.store.value("SELECT sum(events) FROM hours") == total
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(240)
+async def test_store_that_was_away_is_caught_up_with(own_house: Any, event: Any) -> None:
+    house, front = own_house
+    writer = house.start_writer()
+    await house.publish([event(n) for n in range(1, 1001)])
+    await house.until(house.stored(1000))
+    await asyncio.to_thread(front.kill)
+    await house.publish([event(n) for n in range(1001, 20_001)])
+    await asyncio.sleep(3)
+    assert writer.poll() is None, house.log()[-2000:]
+    await asyncio.to_thread(front.start)
+    await house.until(house.stored(20_000), 60)
+    house.assert_exact(20_000)
+
+
+@pytest.mark.asyncio
+async def test_event_that_its_source_sent_again_is_kept_but_not_counted_twice(house: Any, event: Any) -> None:
+    house.start_writer()
+    await house.publish([event(n) for n in range(1, 101)])
+    await house.until(house.stored(100))
+    await house.publish([event(n) for n in range(90, 121)])  # as a journal does that had no acks
+    await house.until(house.stored(131))
+    house.assert_exact(131)
+    assert house.store.rows("SELECT kind, count() FROM events GROUP BY kind ORDER BY kind") == [
+        ("decision.denied", 120),
+        ("repeated", 11),
+    ]
+    assert house.store.value("SELECT uniqExact(event_id) FROM events WHERE kind = 'decision.denied'") == 120
+
+
+def test_only_the_same_bytes_are_a_repetition(store: Any, event: Any) -> None:
+    def stored(seq: int, body: bytes) -> Stored:
+        return Stored(AUDIT, SUBJECT, seq, 1_790_000_000_000_000, body)
+
+    from audit.row import COLUMNS, insert_settings
+
+    known = [stored(n, event(n)) for n in range(1, 11)]
+    settings = dict(insert_settings(f"{AUDIT}:1"))
+    store.client.raw_insert("events", COLUMNS, encode(known, OWNER), fmt="Protobuf", settings=settings)
+    repeats = Repeats(store.client)
+    batch = [
+        stored(11, event(5)),
+        stored(12, event(6, detail="other bytes")),
+        stored(13, event(11)),
+        stored(14, event(11)),
+    ]
+    assert repeats.of(batch) == {11, 14}
+    assert repeats.of([stored(15, event(12)), stored(16, b"no event")]) == frozenset()
+
+
+@pytest.mark.asyncio
+async def test_merges_that_stand_still_change_no_total(house: Any, event: Any) -> None:
+    house.store.client.command("SYSTEM STOP MERGES events")
+    house.start_writer(LICET_BATCH_ROWS="50")
+    await house.publish([event(n) for n in range(1, 3001)])
+    await house.until(house.stored(3000), 60)
+    house.assert_exact(3000)
+    await house.until(lambda: house.store.value("SELECT count() FROM calls") == 3000, 5)
+    assert house.store.value("SELECT sum(events) FROM hours") == 3000
+
+
+def test_migrations_run_again_and_at_once_change_nothing(front: Any, store: Any) -> None:
+    from audit.migrate import Layout, check, migrate, shipped
+
+    assert list(migrate(store.client, Layout())) == []
+    check(store.client)
+    assert store.value("SELECT count() FROM migrations") == len(shipped())
+
+
+def test_cluster_schema_is_parsed_by_the_engine(store: Any) -> None:
+    from audit.migrate import Layout, shipped, statements
+
+    layout = Layout("main", 30)
+    rendered = [text for one in shipped() for text in statements(layout.render(one.text))]
+    assert len(rendered) > len(shipped())
+    for text in rendered:
+        store.client.command(f"EXPLAIN AST {text}")
+        assert "ON CLUSTER `main`" in text
+        assert " MergeTree" not in text
+        assert " AggregatingMergeTree" not in text
+
+
+@pytest.mark.parametrize("cluster", ["a b", "x'; DROP TABLE events; --", "x`y"])
+def test_cluster_name_cannot_carry_a_statement(cluster: str) -> None:
+    from audit.migrate import Layout
+
+    with pytest.raises(ValueError, match="no cluster name"):
+        Layout(cluster)
+
+
+def test_migration_that_was_changed_or_left_out_stops_everything() -> None:
+    from audit.migrate import MigrationError, pending, shipped
+
+    known = shipped()
+    done = [(one.number, one.checksum) for one in known]
+    assert pending(done[:1], known) == known[1:]
+    with pytest.raises(MigrationError, match="was changed"):
+        pending([(1, "other")], known)
+    with pytest.raises(MigrationError, match="out of order"):
+        pending(done[1:], known)
+
+
+def test_directory_is_free_again_after_a_kill(tmp_path: Path, own_front: Any) -> None:
+    own_front.kill()
+    own_front.start()
+    client = own_front.address().client()
+    assert client.command("SELECT 1") == 1
+    client.close()
