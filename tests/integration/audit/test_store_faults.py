@@ -21,8 +21,11 @@ OWNER = House("dev", "licet.local", None)
 
 @pytest.mark.asyncio
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "kills", [KILLS, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3000)])]
+)
 async def test_front_killed_again_and_again_under_load(
-    own_house: Any, event: Any, record_property: Any
+    own_house: Any, event: Any, record_property: Any, kills: int
 ) -> None:
     seed = time.time_ns() % 1_000_000
     record_property("seed", seed)
