@@ -4,6 +4,7 @@ No part gets another part's key file named; that all of them lie in one director
 development house (docs/operations.md says how production hands them out).
 """
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -127,6 +128,16 @@ class Environments:
         """Return a command of the project file with its placeholders filled."""
         return tuple(self.fill(word, tool) for word in words)
 
+    def ledger_readers(self) -> str:
+        """Return the ledger readers' file, TOML: how the reconciler reads each tool's ledger itself."""
+        tables = []
+        for tool in self.project.tools:
+            if tool.ledger:
+                # A JSON string of printable text is a TOML basic string.
+                lines = [f"{key} = {json.dumps(self.fill(text, tool))}" for key, text in tool.ledger.items()]
+                tables.append("\n".join((f"[{tool.name}]", *lines)))
+        return "\n\n".join(tables) + "\n"
+
     def fill(self, text: str, tool: ToolCommand) -> str:
         """Fill `{python}` and `{data}`."""
         data = str(self.layout.tool(tool.name))
@@ -140,4 +151,6 @@ class Environments:
         return ",".join(f"{name}={address}" for name, address in first)
 
     def _ledger_readers(self) -> dict[str, str]:
-        return {}
+        if not any(tool.ledger for tool in self.project.tools):
+            return {}
+        return {"LICET_LEDGER_READERS_FILE": str(self.layout.ledger_readers)}

@@ -31,6 +31,11 @@ class DataLayout:
         return self.root / "clickhouse.password"
 
     @property
+    def ledger_readers(self) -> Path:
+        """How the reconciler reads the tools' ledgers itself."""
+        return self.root / "ledger-readers.toml"
+
+    @property
     def traces(self) -> Path:
         """SQLite file of the local trace receiver."""
         return self.root / "traces.db"

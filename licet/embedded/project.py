@@ -7,6 +7,7 @@ are errors, so that a typo cannot silently leave a tool out.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -15,7 +16,8 @@ from licet.identity import subject_token
 
 FILE: Final = "licet.yaml"
 _TOP: Final = frozenset({"environment", "policy", "tools", "demo"})
-_TOOL: Final = frozenset({"command", "seed", "environment"})
+_TOOL: Final = frozenset({"command", "seed", "environment", "ledger"})
+_LEDGER: Final = frozenset({"dsn", "sql"})
 
 
 class ProjectError(ValueError):
@@ -26,14 +28,16 @@ class ProjectError(ValueError):
 class ToolCommand:
     """How a tool service is started.
 
-    `command` and `seed` may hold `{python}`, this interpreter; `seed` runs once before the first start.
-    `environment` values may hold `{data}`, the tool's own data directory.
+    Every text may hold `{python}`, this interpreter, and `{data}`, the tool's own data directory. `seed` runs
+    once before the first start. `ledger` says how the reconciler reads the tool's ledger itself
+    (`dsn`, `sql`; see audit.ledger_reader); empty where it does not.
     """
 
     name: str
     command: tuple[str, ...]
     seed: tuple[str, ...]
     environment: Mapping[str, str]
+    ledger: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,18 @@ def _tool(name: str, value: object, path: Path) -> ToolCommand:
         command,
         _words(fields.get("seed", []), path, f"{where}.seed"),
         {key: str(text) for key, text in environment.items()},
+        _ledger(fields.get("ledger"), path, f"{where}.ledger"),
     )
+
+
+def _ledger(value: object, path: Path, where: str) -> Mapping[str, str]:
+    if value is None:
+        return MappingProxyType({})
+    given = _mapping(value, path, where, _LEDGER)
+    missing = sorted(_LEDGER - set(given))
+    if missing:
+        raise ProjectError(f"`{path}`: {where}: `{missing[0]}` is missing")
+    return MappingProxyType({key: str(text) for key, text in given.items()})
 
 
 def _mapping(value: object, path: Path, where: str, known: frozenset[str] | None) -> dict[str, Any]:

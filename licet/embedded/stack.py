@@ -114,6 +114,7 @@ class Stack:
         for directory in (self.layout.root / "run", self.layout.root / "catalog"):
             directory.mkdir(exist_ok=True, mode=SOCKET_MODE_DIRECTORY)
         self._forget_last_run()
+        self.layout.ledger_readers.write_text(self._told.ledger_readers())
         self.processes["front"].start()
         self.nats.launch()
         self._start_receiver()
