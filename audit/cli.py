@@ -3,10 +3,13 @@
 import asyncio
 import secrets
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
+from audit.cli_proof import export_, verify
+from audit.cli_questions import ask, evidence, ocsf
+from audit.cli_settings import fail, read_settings
 from licet.log import configure_logging
 
 app: Final = typer.Typer(
@@ -14,24 +17,6 @@ app: Final = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-
-
-def _fail(message: str) -> typer.Exit:
-    typer.echo(message, err=True)
-    return typer.Exit(1)
-
-
-def _settings(kind: Any, **given: object) -> Any:
-    """Make settings from the environment and the options that were given; exits 2 with every bad value."""
-    from pydantic import ValidationError
-
-    try:
-        return kind(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        for problem in error.errors():
-            name = "LICET_" + "_".join(str(part) for part in problem["loc"]).upper()
-            typer.echo(f"{name}: {problem['msg'].lower()}", err=True)
-        raise typer.Exit(2) from None
 
 
 def _split_address(listen: str) -> tuple[str, int]:
@@ -65,11 +50,11 @@ def front(
         password_file.write_text(secrets.token_hex(16) + "\n")
     password = password_file.read_text().strip()
     if not password:
-        raise _fail(f"the password file `{password_file}` is empty: write a password or remove the file")
+        raise fail(f"the password file `{password_file}` is empty: write a password or remove the file")
     try:
         asyncio.run(serve(path, Account(user, password), host, port, port_file))
     except (EngineBusyError, ValueError, OSError) as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
 
 
 @app.command()
@@ -91,12 +76,12 @@ def migrate(
         for migration in shipped():
             typer.echo(f"-- {migration.number:04d} {migration.name}\n{layout.render(migration.text)}")
         return
-    settings = _settings(StoreSettings, clickhouse_url=clickhouse_url, clickhouse_cluster=cluster)
+    settings = read_settings(StoreSettings, clickhouse_url=clickhouse_url, clickhouse_cluster=cluster)
     try:
         for migration in migrate(settings.store().client(), settings.layout()):
             typer.echo(f"applied {migration.number:04d} {migration.name}", err=True)
     except (Error, MigrationError, OSError) as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
     typer.echo("the store is at this program's schema", err=True)
 
 
@@ -115,11 +100,11 @@ def write() -> None:
     from licet.streams import StreamsError
 
     configure_logging("audit-writer")
-    settings = _settings(AuditSettings)
+    settings = read_settings(AuditSettings)
     try:
         asyncio.run(run.until_stopped(lambda: run.write(settings)))
     except (Error, MigrationError, StreamsError, OSError) as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
 
 
 @app.command()
@@ -140,7 +125,7 @@ def reconcile() -> None:
     from licet.streams import StreamsError
 
     configure_logging("reconciler")
-    settings = _settings(AuditSettings)
+    settings = read_settings(AuditSettings)
     refused = (
         Error,
         MigrationError,
@@ -154,227 +139,9 @@ def reconcile() -> None:
     try:
         asyncio.run(run.until_stopped(lambda: run.reconcile(settings)))
     except refused as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
 
 
-@app.command()
-def evidence(
-    spend: Annotated[str, typer.Option(help="Spend id of the step.")] = "",
-    decision: Annotated[str, typer.Option(help="Decision id.")] = "",
-    call: Annotated[str, typer.Option(help="TASK/CALL: task id and call id.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show the three evidences of a step, and the finding they lead to.
-
-    Example: licet audit evidence --call task_789/call_1
-    """
-    import json
-    import time
-
-    from clickhouse_connect.driver.exceptions import Error
-
-    from audit.evidence import NoEvidenceError, read
-    from audit.settings import StoreSettings
-    from audit.show import evidence_text
-
-    task_id, _, call_id = call.partition("/")
-    settings = _settings(StoreSettings)
-    try:
-        found = read(
-            settings.store().client(),
-            now_us=time.time_ns() // 1000,
-            spend_id=spend,
-            decision_id=decision,
-            task_id=task_id,
-            call_id=call_id,
-        )
-    except (Error, NoEvidenceError, ValueError, OSError) as error:
-        raise _fail(str(error)) from error
-    typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else evidence_text(found))
-
-
-def _keyset(
-    keys_dir: Path | None, root_key_file: Path | None, environment: str, signed: bytes | None = None
-) -> Any:
-    """Read the key set that the root signed; `signed`: from an export instead of the directory."""
-    from licet.keyfile import KeyFileError, read_public, read_signed
-    from licet.keys import read_keyset
-    from licet.refusal import Refusal
-    from licet.v1.statement_pb2 import Signed
-
-    root = root_key_file or (keys_dir / "root.pub" if keys_dir else None)
-    if root is None or (signed is None and keys_dir is None):
-        raise _fail("name the keys: --keys-dir, or --root-key with --bundle")
-    try:
-        found = (
-            Signed.FromString(signed)
-            if signed is not None
-            else read_signed(Path(str(keys_dir)) / "keyset.signed")
-        )
-        keys = read_keyset(found, read_public(root), environment=environment)
-    except (KeyFileError, ValueError) as error:
-        raise _fail(str(error)) from error
-    if isinstance(keys, Refusal):
-        raise _fail(f"the key set does not hold: {keys.detail}")
-    return keys
-
-
-KeysDir = Annotated[
-    Path | None, typer.Option(envvar="LICET_KEYS_DIR", help="Has keyset.signed and root.pub.")
-]
-RootKey = Annotated[Path | None, typer.Option(envvar="LICET_ROOT_KEY_FILE", help="Root public key.")]
-EnvironmentName = Annotated[str, typer.Option(envvar="LICET_ENVIRONMENT", help="The environment.")]
-TrustDomain = Annotated[str, typer.Option(envvar="LICET_TRUST_DOMAIN", help="SPIFFE trust domain.")]
-
-
-@app.command()
-def verify(
-    *,
-    bundle: Annotated[Path | None, typer.Option(help="Verify an export instead of the store.")] = None,
-    anchors: Annotated[list[Path] | None, typer.Option(help="Export kept elsewhere; may repeat.")] = None,
-    revoked: Annotated[list[str] | None, typer.Option(help="KEY=UNIX_MS: a key, and when it ended.")] = None,
-    keys_dir: KeysDir = None,
-    root_key: RootKey = None,
-    environment: EnvironmentName = "dev",
-    trust_domain: TrustDomain = "licet.local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Prove that the audit is what its sources wrote, or name what is not.
-
-    Exit status: 0 sound, 3 something is wrong, 1 could not verify.
-    """
-    import json
-    import time
-
-    from clickhouse_connect.driver.exceptions import Error
-
-    from audit import export
-    from audit.chain import Trust
-    from audit.row import House
-    from audit.settings import StoreSettings
-    from audit.verify import Scope, verify_rows
-    from audit.witness import verify_store
-
-    try:
-        ended = {name: int(at) * 1000 for name, _, at in (text.partition("=") for text in revoked or [])}
-        kept = tuple(anchor for path in anchors or [] for anchor in export.read_anchors(path))
-        read = export.read(bundle) if bundle is not None else None
-        keys = _keyset(keys_dir, root_key, environment, read.keyset if read else None)
-        scope = Scope(
-            House(environment, trust_domain, keys),
-            Trust(keys, ended),
-            time.time_ns() // 1000,
-            kept,
-            whole=read is None,
-        )
-        if read is not None:
-            report = verify_rows(read.rows, scope)
-        else:
-            client = _settings(StoreSettings).store().client()
-            report = verify_store(client, scope, _progress)
-    except (Error, export.ExportError, ValueError, OSError) as error:
-        raise _fail(str(error)) from error
-    problems = [
-        {"kind": str(one.kind), "where": one.where, "event_id": one.event_id, "detail": one.detail}
-        for one in report.problems
-    ]
-    if as_json:
-        summary = {"sound": report.sound, "rows": report.rows, "runs": report.runs, "found": report.found}
-        typer.echo(json.dumps({**summary, "problems": problems, "notes": report.notes}, indent=2))
-    else:
-        for note in report.notes:
-            typer.echo(f"note: {note}", err=True)
-        for problem in report.problems:
-            typer.echo(str(problem))
-        state = "sound" if report.sound else f"{report.found} problems"
-        typer.echo(f"{state}: {report.rows} rows in {report.runs} runs", err=True)
-    if not report.sound:
-        raise typer.Exit(3)
-
-
-def _progress(done: int, total: int) -> None:
-    typer.echo(f"verified {done} of {total} rows", err=True)
-
-
-@app.command(name="export")
-def export_(
-    *,
-    out: Annotated[Path, typer.Option(help="File to write; must not exist.")],
-    task: Annotated[str, typer.Option(help="Events of this task.")] = "",
-    since: Annotated[str, typer.Option(help="Events stored since, such as 2026-11-29T20:00:00.")] = "",
-    only_anchors: Annotated[
-        bool, typer.Option("--anchors", help="Only the last checkpoint of each run.")
-    ] = False,
-    keys_dir: KeysDir = None,
-    environment: EnvironmentName = "dev",
-) -> None:
-    """Write events, their chains and the keys into one file that verifies offline.
-
-    Keep one elsewhere: its checkpoints are the anchors that show a rewriting by whoever holds every key here.
-    """
-    import time
-
-    from clickhouse_connect.driver.exceptions import Error
-
-    from audit import export
-    from audit.settings import StoreSettings
-
-    if keys_dir is None or (bool(task) + bool(since) + only_anchors) != 1:
-        raise _fail("name --keys-dir, and one of --task, --since, --anchors")
-    condition, given = (
-        ("task_id = {task:String}", {"task": task})
-        if task
-        else ("js_time >= {since:DateTime64(6)}", {"since": since})
-    )
-    try:
-        client = _settings(StoreSettings).store().client()
-        rows = [] if only_anchors else export.scope_rows(client, condition, given)
-        if not rows and not only_anchors:
-            raise _fail("the store has no events of this scope")
-        head = {
-            "environment": environment,
-            "exported_at_us": time.time_ns() // 1000,
-            "task": task,
-            "since": since,
-        }
-        with out.open("x", encoding="utf-8") as file:
-            count = export.write(
-                file, head, (keys_dir / "keyset.signed").read_bytes(), export.anchors(client), rows
-            )
-    except (Error, ValueError, OSError) as error:
-        raise _fail(str(error)) from error
-    typer.echo(f"wrote {count} rows to {out}", err=True)
-
-
-@app.command()
-def ask(
-    *,
-    name: Annotated[str, typer.Argument(help="The question.")] = "",
-    param: Annotated[list[str] | None, typer.Option("--param", "-p", help="NAME=VALUE; may repeat.")] = None,
-    style: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
-    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List the questions and what they take.")] = False,
-) -> None:
-    """Ask one of the canned questions.
-
-    Example: licet audit ask refusals-over-time -p since=2026-11-29T20:00:00
-    """
-    from clickhouse_connect.driver.exceptions import Error
-
-    from audit import ask as asking
-    from audit.settings import StoreSettings
-
-    if list_all or not name:
-        typer.echo(asking.catalogue(tuple(asking.questions().values())))
-        return
-    given = {}
-    for text in param or []:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise typer.BadParameter(f"`{text}` is no NAME=VALUE")
-        given[key] = value
-    try:
-        answer = asking.ask(_settings(StoreSettings).store().client(), name, given)
-    except (Error, asking.QuestionError, OSError) as error:
-        raise _fail(str(error)) from error
-    typer.echo(answer.text("json" if as_json else style))
+for command in (evidence, ask, ocsf, verify):
+    app.command()(command)
+app.command(name="export")(export_)
