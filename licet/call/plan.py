@@ -67,6 +67,8 @@ class MessagePlan:
     full_name: str
     message_class: type[Message]
     is_any: bool
+    has_required: bool = False
+    """Whether a required field may be missing, in it or in any other type of its plan."""
     fields: dict[int, "FieldPlan"] = field(default_factory=dict, repr=False)
 
 
@@ -106,6 +108,7 @@ def compile_plan(descriptors: bytes, input_type: str, any_types: Sequence[str] =
     compiler = _Compiler(pool)
     root = compiler.message(_find(pool, input_type))
     listed = {ANY_URL_PREFIX + name: compiler.message(_find(pool, name)) for name in any_types}
+    compiler.mark_required()
     return Plan(root, listed)
 
 
@@ -136,6 +139,12 @@ class _Compiler:
     def __init__(self, pool: descriptor_pool.DescriptorPool) -> None:
         self._pool = pool
         self._plans: dict[str, MessagePlan] = {}
+        self._has_required = False
+
+    def mark_required(self) -> None:
+        """Note in every plan whether any of them has a required field."""
+        for plan in self._plans.values():
+            plan.has_required = self._has_required
 
     def message(self, descriptor: Descriptor) -> MessagePlan:
         """Return the plan of a message type, with the plans of all it contains."""
@@ -155,6 +164,7 @@ class _Compiler:
 
     def _field(self, part: FieldDescriptor) -> FieldPlan:
         prefix = tree.field_number(part.number)
+        self._has_required |= part.is_required
         if part.message_type is not None and part.message_type.GetOptions().map_entry:
             entry = part.message_type.fields_by_name
             encode_key = _scalar_encoder(entry["key"])

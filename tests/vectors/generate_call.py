@@ -203,6 +203,7 @@ DIGEST = [
     case("too_deep", f"{MAX_DEPTH + 1} messages in one another", nest(23, MAX_DEPTH)),
     case("too_wide", f"{MAX_NODES + 1} values", data(4, b"\x01" * (MAX_NODES - 1))),
     case("too_large", "one byte past the limit", varint(13 << 3 | 2) + varint(MAX_REQUEST_BYTES - 3), (b"\0", MAX_REQUEST_BYTES - 3)),
+    legacy("required_field_missing_beside_a_map", "an encoder of protobuf crashed on it", data(7, b""), data(6, b"")),
 ]  # fmt: skip
 
 SCHEMA = """{

@@ -1,6 +1,9 @@
 """The strict walk refuses what two parsers could understand in two ways, and forgets how it was written."""
 
 import struct
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +172,25 @@ def test_missing_required_field_is_refused(samples: Any, wire: Any) -> None:
     assert reason(samples.legacy, b"") is Reason.ARGUMENTS_MALFORMED
     assert reason(samples.legacy, wire.data(1, "id") + wire.data(7, b"")) is Reason.ARGUMENTS_MALFORMED
     assert read(samples.legacy, wire.data(1, ""))
+
+
+CRASH = """
+from pathlib import Path
+from licet.call import compile_plan, walk
+plan = compile_plan(Path({path!r}).read_bytes(), "vectors.v1.Legacy", ["vectors.v1.Legacy"])
+for body in map(bytes.fromhex, {bodies!r}):
+    for _ in range(20_000):
+        walk(plan, body)
+print("alive")
+"""
+
+
+def test_missing_required_field_beside_a_map_does_not_end_the_process() -> None:
+    """Found by fuzzing: upb's encoder crashes on it, and any caller could have stopped the door."""
+    path = Path(__file__).parents[2] / "vectors" / "protos" / "requests.binpb"
+    code = CRASH.format(path=str(path), bodies=["3a003200", "3a02100832003200", "3a0032003200"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "alive\n")
 
 
 @pytest.mark.parametrize("body", [b"\x0a", b"\x0a\x05abc", b"\x00", b"\x0c", b"\xff" * 11, b"\x0b"])
