@@ -33,7 +33,7 @@ WINDOW_US: Final = 300_000_000
 SETTLE_US: Final = 2_000_000
 """What belongs together arrives within 2 s; before, an absence proves nothing."""
 OVERDUE_US: Final = 10_000_000
-"""An executed step whose ledger row is not on record after 10 s misses it: a relay may lag when busy."""
+"""What is still missing 10 s later, a ledger row or a decision, is missing: streams may lag when busy."""
 PERMIT_ISSUER: Final = "permit"
 MAX_READ_TIER: Final = 1
 
@@ -187,15 +187,16 @@ def classify(story: Story, *, now_us: int) -> Finding:
     if usable:
         return _allowed(story, usable, changes, now_us)
     if not story.decisions:
-        return _undecided(story, changes)
+        return _undecided(story, changes, now_us)
     last = max(story.decisions, key=lambda decided: decided.time_us)
     if last.decision == "hold" and changes and not story.approvals:
         return Finding(FindingClass.HELD_WITHOUT_APPROVAL, f"{len(changes)} ledger rows", True, last, changes)
     return _refused(story, last, changes, now_us)
 
 
-def _undecided(story: Story, changes: tuple[Change, ...]) -> Finding:
-    """Rule 1: nobody decided this step."""
+def _undecided(story: Story, changes: tuple[Change, ...], now_us: int) -> Finding:
+    """Rule 1: nobody decided this step; or its decision, of another stream, is not on record yet."""
+    overdue = all(now_us - change.time_us >= OVERDUE_US for change in changes)
     denied = [
         decided
         for decided in story.other_decisions
@@ -204,9 +205,9 @@ def _undecided(story: Story, changes: tuple[Change, ...]) -> Finding:
     if denied:
         last = max(denied, key=lambda decided: decided.time_us)
         detail = f"denied by {last.decision_id}, changed all the same by no decision"
-        return Finding(FindingClass.DENIED_BUT_BYPASSED, detail, True, last, changes)
+        return Finding(FindingClass.DENIED_BUT_BYPASSED, detail, overdue, last, changes)
     if changes:
-        return Finding(FindingClass.NO_RULE_LOOKUP, f"{len(changes)} ledger rows", True, None, changes)
+        return Finding(FindingClass.NO_RULE_LOOKUP, f"{len(changes)} ledger rows", overdue, None, changes)
     if story.reserves:
         return Finding(FindingClass.NO_RULE_LOOKUP, "a permit was spent that no decider recorded", False)
     return Finding(FindingClass.DENIED_STOPPED, "no permit, no decision, no change", True)

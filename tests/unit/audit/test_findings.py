@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from audit.findings import (
     FENCE_GRACE_MS,
+    OVERDUE_US,
     PAGES,
     SETTLE_US,
     WINDOW_US,
@@ -241,4 +242,14 @@ def test_change_without_a_usable_decision_is_never_called_executed(story: Any) -
 def test_every_story_has_one_finding_and_pages_are_settled(story: Any) -> None:
     found = classify(story, now_us=NOW)
     assert isinstance(found.finding, FindingClass)
-    assert found.settled or not found.pages or not story.changes
+    assert found.settled or not found.pages or not story.changes or not story.decisions
+
+
+def test_change_waits_a_moment_for_its_decision_which_comes_by_another_stream() -> None:
+    """A writer that is behind in one stream must not wake anybody; a decision that never comes must."""
+    changed = Story(changes=DONE.changes)
+    at = max(change.time_us for change in DONE.changes)
+    early, late = classify(changed, now_us=at + OVERDUE_US - 1), classify(changed, now_us=at + OVERDUE_US)
+    assert (early.finding, early.settled) == (FindingClass.NO_RULE_LOOKUP, False)
+    assert (late.finding, late.settled) == (FindingClass.NO_RULE_LOOKUP, True)
+    assert classify(DONE, now_us=NOW).finding is FindingClass.ALLOWED_EXECUTED
