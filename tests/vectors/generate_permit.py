@@ -301,6 +301,13 @@ HOLDS: dict[str, tuple[str, bytes, tuple[Requirement, ...], str]] = {
         "{}",
     ),
     "no_rule": ("a" * 32, bytes(32), (), '{"a":1}'),
+    # In UTF-16 the second would come first.
+    "rules_in_order_of_utf8": (
+        "a" * 32,
+        bytes(32),
+        (Requirement("\N{FULLWIDTH LATIN SMALL LETTER A}", "lead", 1), Requirement("\U0001f4b6", "lead", 1)),
+        "{}",
+    ),
 }
 
 
