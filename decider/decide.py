@@ -104,7 +104,12 @@ def resource_type(method: Method, resource: str) -> str:
     """
     if method.facts is None:
         return PLAIN_RESOURCE_TYPE
-    return "".join(part.capitalize() for part in resource.partition(":")[0].split("_"))
+    return type_of_kind(resource.partition(":")[0])
+
+
+def type_of_kind(kind: str) -> str:
+    """Return the Cedar type of a kind of resource: `credit_note` is a `CreditNote`."""
+    return "".join(part.capitalize() for part in kind.split("_"))
 
 
 def rule_call(envelope: Envelope, facts: Facts, house: House) -> RuleCall:

@@ -130,7 +130,7 @@ def read_answer(envelope: Envelope, source: Method, answer: bytes) -> Facts | Re
     if isinstance(walked, Refusal):
         return Refusal(Reason.FACTS_UNAVAILABLE, f"the answer is refused: {walked.reason}: {walked.detail}")
     message = source.output.root.message_class.FromString(walked.canonical)
-    attributes = dict(_attributes(message, MAX_DEPTH))
+    attributes = dict(attributes_of(message))
     tenant = at_path(attributes, facts.tenant)
     if not isinstance(tenant, str) or not tenant:
         return Refusal(Reason.FACTS_UNAVAILABLE, f"the answer does not say the tenant at `{facts.tenant}`")
@@ -153,7 +153,8 @@ def at_path(attributes: Mapping[str, Value], path: str) -> Value | None:
     return value
 
 
-def _attributes(message: Message, depth: int) -> Iterator[tuple[str, Value]]:
+def attributes_of(message: Message, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Value]]:
+    """Yield the attributes that rules may know of an answer."""
     for field in message.DESCRIPTOR.fields:
         if field.type in _FLOATS or field.type == FieldDescriptor.TYPE_BYTES or _is_map(field) or not depth:
             continue
@@ -169,7 +170,7 @@ def _is_map(field: Any) -> bool:
 
 def _single(field: Any, value: Any, depth: int) -> Value:
     if field.message_type is not None:
-        return dict(_attributes(value, depth - 1))
+        return dict(attributes_of(value, depth - 1))
     if field.enum_type is not None:
         return str(field.enum_type.values_by_number[value].name)
     if isinstance(value, str | bool | int):

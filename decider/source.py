@@ -179,6 +179,22 @@ class Section:
             if inner is not None:
                 yield inner
 
+    def values(self, key: str) -> dict[str, "Plain"]:
+        """Take a mapping of any names to texts, integers, truth values, lists and mappings of them."""
+        node = self._take(key, required=False)
+        if node is None:
+            return {}
+        value = plain(node, self.path(key), self.faults)
+        if not isinstance(value, dict):
+            self.refuse(key, "must be a mapping")
+            return {}
+        return value
+
+    def plain(self, key: str) -> "Plain":
+        """Take a field of any kind."""
+        node = self._take(key, required=True)
+        return "" if node is None else plain(node, self.path(key), self.faults)
+
     def _items(self, key: str) -> list[Node]:
         node = self._take(key, required=False)
         if node is None:
@@ -193,6 +209,19 @@ class Section:
         for key in self._fields:
             if key not in self._taken:
                 self.refuse(key, f"unknown field; known here: {', '.join(sorted(self._taken))}")
+
+
+Plain = Scalar | tuple["Plain", ...] | dict[str, "Plain"]
+
+
+def plain(node: Node, name: str, faults: Faults) -> Plain:
+    """Return a node as plain values, read as strictly as the rest."""
+    if isinstance(node, yaml.SequenceNode):
+        return tuple(plain(item, f"{name}[{position}]", faults) for position, item in enumerate(node.value))
+    if isinstance(node, yaml.MappingNode):
+        inner = section(node, name, faults)
+        return {} if inner is None else {key: inner.plain(key) for key in inner.names()}
+    return scalar(node, name, faults)
 
 
 def _line(node: Node | yaml.Event) -> int:

@@ -1,0 +1,61 @@
+"""Do a catalog and a bundle fit together? Each method is evaluated once with sample facts.
+
+A method whose operation, resource type or facts the schema does not know fails at every call; here it is
+found before anything is signed. Says nothing about what the rules decide.
+"""
+
+from typing import Any
+
+from google.protobuf import message_factory
+
+from decider.catalog.descriptors import Descriptors
+from decider.catalog.tools import MethodSource, ToolSource
+from decider.cedar import PLAIN_RESOURCE_TYPE, SAMPLE_CONTEXT, Failed, RuleCall, RuleSet, Value
+from decider.decide import type_of_kind
+from decider.facts import MAX_DEPTH, attributes_of
+
+
+def misfits(source: ToolSource, descriptors: Descriptors, rules: RuleSet) -> tuple[str, ...]:
+    """Return a sentence for each method that no rule could ever be evaluated for."""
+    found = []
+    for method in source.methods:
+        call = RuleCall(
+            agent="agent",
+            operation=method.operation,
+            resource_type=_resource_type(method),
+            resource=method.resource,
+            attributes=_sample(method, descriptors),
+            context=SAMPLE_CONTEXT,
+        )
+        evaluation = rules.evaluate(call)
+        if isinstance(evaluation, Failed):
+            path = method.path.removeprefix("/")
+            found.append(
+                f"{source.file}:{method.line}: {path}: the rules cannot be evaluated: {evaluation.detail}"
+            )
+    return tuple(found)
+
+
+def _resource_type(method: MethodSource) -> str:
+    return PLAIN_RESOURCE_TYPE if method.facts is None else type_of_kind(method.resource.partition(":")[0])
+
+
+def _sample(method: MethodSource, descriptors: Descriptors) -> dict[str, Value]:
+    types = descriptors.method(method.facts.method) if method.facts is not None else None
+    if types is None:
+        return {}
+    message = message_factory.GetMessageClass(types.output)()
+    _fill(message, MAX_DEPTH)
+    return dict(attributes_of(message))
+
+
+def _fill(message: Any, depth: int) -> None:
+    """Make every singular field present, so that a mandatory attribute is not missed for being unset."""
+    for field in message.DESCRIPTOR.fields:
+        if field.is_repeated or not depth:
+            continue
+        if field.message_type is not None:
+            getattr(message, field.name).SetInParent()
+            _fill(getattr(message, field.name), depth - 1)
+        elif field.has_presence:
+            setattr(message, field.name, getattr(message, field.name))
