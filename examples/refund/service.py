@@ -36,6 +36,7 @@ from examples.refund.orders import FIRST_ORDERS, UnknownOrder, open_book, read_o
 from examples.refund.ungated import LooseStep, require_unguarded
 from licet import metadata
 from licet.guard import Anchor, Guard, GuardedMethod, Spend, SqliteLedger, serve
+from licet.guard.ledger import LedgerUnavailable
 from licet.identity import TRUST_DOMAIN_DEV, audience_of
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signed
 from licet.log import configure_logging, log
@@ -44,6 +45,7 @@ from licet.v1 import decision_pb2, statement_pb2
 
 THREADS = 16
 STOP_S = 3.0
+MAX_SOCKET_BYTES = 107  # sun_path of Linux, less its end
 REFUND = "/fin.v1.Finance/IssueRefund"
 POLICY_TEXT = (
     "Refunds are paid only for orders whose refund_allowed is true.",
@@ -212,7 +214,9 @@ def _server(finance: Finance) -> grpc.Server:
 
 
 def _bind_socket(server: grpc.Server, path: Path) -> None:
-    """Bind with mode 0660: owner and group (the sidecar's) only."""
+    """Bind with mode 0660: owner and group (the sidecar's) only. Raises ValueError, RuntimeError."""
+    if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
+        raise ValueError(f"the path of the socket is longer than {MAX_SOCKET_BYTES} bytes: `{path}`")
     path.unlink(missing_ok=True)
     mask = os.umask(0o117)
     try:
@@ -247,7 +251,7 @@ def main() -> int:
     except KeyError as error:
         print(f"set {error.args[0]}: see python -m examples.refund.service --help", file=sys.stderr)
         return 2
-    except (KeyFileError, ValueError) as error:
+    except (KeyFileError, ValueError, sqlite3.Error, LedgerUnavailable, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 2
     _run(server)

@@ -161,6 +161,23 @@ def test_a_key_file_that_others_may_read_is_refused(mint: QuickMint, tmp_path: P
     assert "chmod 600" in refused_start(environment)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"REFUND_LEDGER": "/nonexistent/ledger.db"}, "unable to open"),
+        ({"LICET_TOOL_SOCKET": "/nonexistent/" + "x" * 100}, "longer than 107 bytes"),
+        ({"LICET_TOOL_SOCKET": "/nonexistent/finance.sock"}, "/nonexistent/finance.sock"),
+        ({"LICET_ENVIRONMENT": "a/b"}, "is no name"),
+    ],
+)
+def test_a_wrong_setting_is_told_in_one_line(
+    mint: QuickMint, tmp_path: Path, changes: dict[str, str], said: str
+) -> None:
+    refused = refused_start({**settings(mint, tmp_path), **changes})
+    assert said in refused
+    assert "Traceback" not in refused
+
+
 def refused_start(environment: dict[str, str]) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("LICET_", "REFUND_"))}
     done = subprocess.run(

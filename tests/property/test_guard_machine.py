@@ -143,7 +143,7 @@ def test_no_order_of_events_gives_a_step_two_effects(tmp_path: Path) -> None:
     run_state_machine_as_test(
         GuardMachine,
         settings=settings(
-            max_examples=60,
+            max_examples=40,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
