@@ -38,6 +38,7 @@ from licet.streams.subjects import OUTCOME, RESERVE
 from licet.v1 import spend_pb2
 from licet.v1.decision_pb2 import Decision
 from licet.v1.statement_pb2 import Signed
+from sidecar.floor import Floor, FloorWatch
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
 
@@ -73,36 +74,6 @@ def is_used_up(refused: StoreRefused) -> bool:
     return refused.err_code == LIMIT_REACHED and refused.description == USED_UP
 
 
-class Floor:
-    """The sequence that every new ack must exceed, and whether one did not (PROTOCOL 3.6)."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-        self._generation = 0
-        self._rolled_back = False
-
-    @property
-    def seen(self) -> int:
-        """The largest sequence acked to this process in this generation."""
-        return self._seen
-
-    def begin(self, beacon: Beacon) -> int | None:
-        """Return the floor for a publish that begins now, None while the store counts as rolled back.
-
-        Taken before the publish: a beacon that comes while it is on its way may have counted it already.
-        """
-        if beacon.generation > self._generation:
-            self._generation, self._seen, self._rolled_back = beacon.generation, 0, False
-        return None if self._rolled_back else max(self._seen, beacon.spend_floor)
-
-    def rises(self, seq: int, floor: int, generation: int) -> bool:
-        """Take the sequence of an ack; False, and from now on, if it is not above the floor it began with."""
-        if generation == self._generation:
-            self._rolled_back = self._rolled_back or seq <= floor
-            self._seen = max(self._seen, seq)
-        return seq > floor and not self._rolled_back
-
-
 class SpendClient:
     """Spends for one tool. `open` makes it; `reserve` and `outcome` are the core's `Spend`."""
 
@@ -110,6 +81,7 @@ class SpendClient:
         self,
         queue: DurableQueue,
         publisher: Publishing,
+        floor: Floor,
         *,
         environment: str,
         tool: str,
@@ -128,7 +100,7 @@ class SpendClient:
         self._beacon = beacon
         self._now_ms = now_ms
         self._max_log_lag = max_log_lag
-        self._floor = Floor()
+        self._floor = floor
         self.uncertain = 0
         """Reserves so far that ended without an answer: their steps may be used up."""
         self.lost_outcomes = 0
@@ -164,10 +136,13 @@ class SpendClient:
         Raises:
             SpoolBroken: another process has the directory, or the disk refuses.
         """
-        queue = await DurableQueue.open(directory, publisher=publisher, settles=_settles)
+        floor = Floor()
+        watch = FloorWatch(publisher, floor, beacon)
+        queue = await DurableQueue.open(directory, publisher=watch, settles=_settles)
         return cls(
             queue,
             publisher,
+            floor,
             environment=environment,
             tool=tool,
             sidecar=sidecar,
@@ -225,8 +200,18 @@ class SpendClient:
         return await self._queue.close(drain_s)
 
     def _hindrance(self, beacon: Beacon) -> Refusal | None:
+        """What the beacon says against spending now.
+
+        After a lost connection the store may be a restored one. Nobody spends on it before a decider has
+        looked: one tool's records would lift the sequence over the floor before another tool's could fall
+        below it.
+        """
         if not beacon.store_safe:
             return _refuse(Reason.STORE_UNSAFE, "the decider found the stream's settings unsafe")
+        if beacon.issued_at_ms < self._publisher.reconnected_at_ms:
+            return _refuse(
+                Reason.STORE_UNAVAILABLE, "no beacon yet that looked at the store since it came back"
+            )
         lag = max(self._floor.seen, beacon.spend_floor) - beacon.spend_log_origin_seq
         if lag > self._max_log_lag:
             return _refuse(Reason.LOG_BEHIND, f"the spend log is {lag} records behind")

@@ -10,6 +10,7 @@ Not promised: that a publish reached the server. Only an ack says so (`publisher
 import asyncio
 import logging
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -79,6 +80,8 @@ class Connection(Client):
         self._quiet = quiet
         self.listeners: list[Callable[[Exception], None]] = []
         self._logged = ""
+        self.reconnected_at_ms = 0
+        """When the connection last came back, Unix ms; 0 while it has never been lost."""
 
     async def on_error(self, error: Exception) -> None:
         """Hand `error` to every listener; registered as nats-py's error callback."""
@@ -88,6 +91,10 @@ class Connection(Client):
             self._logged = text
         for listener in tuple(self.listeners):
             listener(error)
+
+    async def on_reconnected(self) -> None:
+        """Note that the server may be another one now, or the same on another disk."""
+        self.reconnected_at_ms = time.time_ns() // 1_000_000
 
 
 def inbox_prefix(user: str) -> str:
@@ -145,6 +152,7 @@ async def _open(connection: Connection, settings: NatsSettings, name: str, *, fo
         password=settings.password(),
         tls=settings.tls(),
         error_cb=connection.on_error,
+        reconnected_cb=connection.on_reconnected,
         inbox_prefix=inbox_prefix(settings.user),
         ping_interval=PING_INTERVAL_S,
         max_outstanding_pings=MAX_OUTSTANDING_PINGS,

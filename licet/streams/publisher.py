@@ -48,6 +48,10 @@ class Publishing(Protocol):
     def connected(self) -> bool:
         """Whether a publish has a chance right now."""
 
+    @property
+    def reconnected_at_ms(self) -> int:
+        """When the connection last came back, Unix ms; 0 while it has never been lost."""
+
     async def begin(
         self, subject: str, body: bytes, *, msg_id: str | None = None
     ) -> "asyncio.Future[PubAck]":
@@ -92,6 +96,11 @@ class Publisher:
     def connected(self) -> bool:
         """Whether a publish has a chance right now."""
         return bool(self._nc.is_connected)
+
+    @property
+    def reconnected_at_ms(self) -> int:
+        """When the connection last came back, Unix ms; 0 while it has never been lost."""
+        return self._nc.reconnected_at_ms if isinstance(self._nc, Connection) else 0
 
     async def publish(
         self,

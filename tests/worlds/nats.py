@@ -100,6 +100,7 @@ class Door:
 
     def __init__(self, mint: QuickMint) -> None:
         self.mint = mint
+        self._said: dict[str, Any] = {}
         self.held = self.hold(mint.beacon())
 
     def hold(self, signed: Signed) -> HeldBeacon:
@@ -110,7 +111,12 @@ class Door:
 
     def says(self, **changes: Any) -> None:
         """Hold another beacon from now on."""
-        self.held = self.hold(self.mint.beacon(**changes))
+        self._said = changes
+        self.again()
+
+    def again(self) -> None:
+        """Hold a new beacon that says what the last one said."""
+        self.held = self.hold(self.mint.beacon(**self._said))
 
     def permit(self, **changes: Any) -> Permit:
         """Return a permit that came through checks 2 to 11."""

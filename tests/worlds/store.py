@@ -29,6 +29,7 @@ class FakeStore:
     """`faults` are taken one a publish, first in first out; an empty row means none."""
 
     connected: bool = True
+    reconnected_at_ms: int = 0
     faults: deque[Fault | None] = field(default_factory=deque)
     records: list[Record] = field(default_factory=list)
     sequence: int = 0

@@ -14,9 +14,10 @@ from licet.refusal import Reason, Refusal
 from licet.spend import read_spend_record
 from licet.statement import parse_signed
 from licet.streams import PubAck
+from sidecar.floor import Floor
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
-from sidecar.spend import Floor, SpendClient
+from sidecar.spend import SpendClient
 from tests.worlds.guarded_tool import QuickMint
 from tests.worlds.mint import ENVIRONMENT, TOOL, now_ms
 from tests.worlds.nats import Door
@@ -259,6 +260,30 @@ async def test_a_new_process_learns_the_floor_from_the_beacon(replica: Replica) 
         reason(await replica.client.reserve(replica.door.permit(), attempt=ATTEMPT))
         is Reason.STORE_ROLLED_BACK
     )
+
+
+@pytest.mark.negative(25)
+async def test_an_outcome_below_the_floor_shows_it_too(replica: Replica) -> None:
+    """Else it would lift the sequence over the floor, and the spent step would be reserved again."""
+    spent = replica.door.permit()
+    await replica.client.reserve(spent, attempt=ATTEMPT)
+    replica.store.roll_back(0)
+    replica.client.outcome(spent, attempt=ATTEMPT, outcome=Outcome.EXECUTED, status_code=0)
+    async with asyncio.timeout(5):
+        while replica.client.waiting_outcomes:  # noqa: ASYNC110 - the queue's doing
+            await asyncio.sleep(0.01)
+    assert reason(await replica.client.reserve(spent, attempt=ATTEMPT)) is Reason.STORE_ROLLED_BACK
+
+
+@pytest.mark.negative(25)
+async def test_after_a_lost_connection_a_decider_looks_before_anybody_spends(replica: Replica) -> None:
+    assert isinstance(await replica.client.reserve(replica.door.permit(), attempt=ATTEMPT), Reserved)
+    replica.store.reconnected_at_ms = now_ms() + 1
+    held_back = await replica.client.reserve(replica.door.permit(), attempt=ATTEMPT)
+    assert reason(held_back) is Reason.STORE_UNAVAILABLE
+    await asyncio.sleep(0.005)
+    replica.door.says()
+    assert isinstance(await replica.client.reserve(replica.door.permit(), attempt=ATTEMPT), Reserved)
 
 
 async def test_a_beacon_that_counted_ones_own_reserve_already_is_no_roll_back(replica: Replica) -> None:
