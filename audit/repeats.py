@@ -33,20 +33,19 @@ class Repeats:
     def of(self, batch: Sequence[Stored]) -> frozenset[int]:
         """Return the sequences of messages whose very event is stored already, or earlier in the batch."""
         suspects: dict[int, tuple[str, str]] = {}
-        inside: set[tuple[str, str]] = set()
+        inside: dict[str, bytes] = {}
         repeated: set[int] = set()
         for message in batch:
             event = _event(message)
-            if event is None or not self._is_suspect(event):
-                if event is not None:
-                    inside.add((event.event_id, sha256(message.data).hexdigest()))
+            if event is None:
                 continue
-            mark = (event.event_id, sha256(message.data).hexdigest())
-            if mark in inside:
+            if not self._is_suspect(event):
+                inside[event.event_id] = message.data
+            elif inside.setdefault(event.event_id, b"") == message.data:
                 repeated.add(message.seq)
             else:
-                suspects[message.seq] = mark
-                inside.add(mark)
+                suspects[message.seq] = (event.event_id, sha256(message.data).hexdigest())
+                inside[event.event_id] = message.data
         if suspects:
             ids = sorted({event_id for event_id, _ in suspects.values()})
             rows = self._client.query(_KNOWN, parameters={"ids": ids}).result_rows

@@ -12,6 +12,7 @@ A row on the wire is a protobuf message: the fields of Event under their numbers
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
@@ -51,10 +52,20 @@ MAX_DETAIL: Final = 300
 
 _DECISIONS: Final = {DecisionType.DECISION_TYPE_ALLOW: "allow", DecisionType.DECISION_TYPE_MODIFY: "modify"}
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}", re.ASCII)
-_EVENT_KINDS: Final = frozenset(str(kind) for kind in EventKind)
-_OTHER_STREAMS: Final = ("spend.", "ledger.")
-_OWNERS: Final = MappingProxyType({"decision.": "decider", "door.": "sidecar", "finding.": "audit"})
-"""Kinds that only one sort of process may say: a sidecar must not be able to invent a decision."""
+_ANYBODY: Final = "anybody"
+_NOBODY: Final = "nobody"
+_OWNERS: Final = {
+    "decision.": "decider", "door.": "sidecar", "finding.": "audit", "spend.": _NOBODY, "ledger.": _NOBODY
+}  # fmt: skip
+_OWNER_OF_KIND: Final = MappingProxyType(
+    {
+        str(kind): next((who for prefix, who in _OWNERS.items() if kind.startswith(prefix)), _ANYBODY)
+        for kind in EventKind
+    }
+)
+"""Which sort of process may say a kind: a sidecar must not be able to invent a decision. `spend.` and
+`ledger.` come from their own streams and from no journal.
+"""
 
 # Protobuf type -> its name in a schema text. Everything Event holds, bar messages.
 _TYPE_NAMES: Final = {
@@ -100,18 +111,20 @@ class House:
 
     def sources(self, process: str, name: str) -> tuple[str, ...]:
         """Return the ids that may speak under the subject of `process` and `name`."""
-        match process:
-            case "decider":
-                return (decider_id(self.trust_domain, self.environment),)
-            case "sidecar":
-                return (sidecar_id(self.trust_domain, self.environment, name),)
-            case "audit":
-                return (
-                    reconciler_id(self.trust_domain, self.environment),
-                    audit_writer_id(self.trust_domain, self.environment),
-                )
-            case _:
-                return (f"spiffe://{self.trust_domain}/{self.environment}/{process}/{name}",)
+        return _sources(self.trust_domain, self.environment, process, name)
+
+
+@lru_cache(maxsize=4096)
+def _sources(trust_domain: str, environment: str, process: str, name: str) -> tuple[str, ...]:
+    match process:
+        case "decider":
+            return (decider_id(trust_domain, environment),)
+        case "sidecar":
+            return (sidecar_id(trust_domain, environment, name),)
+        case "audit":
+            return (reconciler_id(trust_domain, environment), audit_writer_id(trust_domain, environment))
+        case _:
+            return (f"spiffe://{trust_domain}/{environment}/{process}/{name}",)
 
 
 def _event_fields() -> Iterator[tuple[int, str, str, bool]]:
@@ -171,17 +184,16 @@ def row(message: Stored, house: House, batch: int, *, repeated: bool = False) ->
     """
     fields, signature = _fields(message, house, repeated=repeated)
     body = fields if isinstance(fields, bytes) else fields.SerializeToString(deterministic=True)
-    extra = _Extra(
-        js_stream=message.stream,
-        js_subject=_printable(message.subject),
-        js_seq=message.seq,
-        js_time_us=message.time_us,
-        batch=batch,
-        event=message.data,
-        signature=signature,
-    )
-    whole: bytes = body + extra.SerializeToString()
+    extra = _Extra(js_seq=message.seq, js_time_us=message.time_us, event=message.data, signature=signature)
+    whole: bytes = body + _place(message.stream, message.subject, batch) + extra.SerializeToString()
     return _varint(len(whole)) + whole
+
+
+@lru_cache(maxsize=64)
+def _place(stream: str, subject: str, batch: int) -> bytes:
+    """The fields that a batch's rows of one subject share."""
+    shared: bytes = _Extra(js_stream=stream, js_subject=_printable(subject), batch=batch).SerializeToString()
+    return shared
 
 
 def read_columns(message: Stored, house: House, *, repeated: bool) -> dict[str, Any]:
@@ -258,14 +270,14 @@ def _read_event(message: Stored, process: str, name: str, house: House) -> bytes
 def _problem(event: Event, process: str, name: str, house: House) -> _Unreadable | None:
     if event.version != EVENT_VERSION:
         return _Unreadable("VERSION_UNKNOWN", str(event.version))
-    if event.kind not in _EVENT_KINDS:
+    owner = _OWNER_OF_KIND.get(event.kind)
+    if owner is None:
         return _Unreadable("KIND_UNKNOWN", event.kind)
     if event.environment not in {"", house.environment}:
         return _Unreadable("ENVIRONMENT_MISMATCH", event.environment)
     if event.source not in house.sources(process, name):
         return _Unreadable("SOURCE_MISMATCH", f"`{event.source}` under {process} {name}")
-    owner = next((who for prefix, who in _OWNERS.items() if event.kind.startswith(prefix)), process)
-    if owner != process or event.kind.startswith(_OTHER_STREAMS):
+    if owner not in {process, _ANYBODY}:
         return _Unreadable("KIND_FORBIDDEN", f"`{event.kind}` from a {process}")
     if not is_hex32(event.event_id) or not is_hex32(event.stream) or event.seq == 0:
         return _Unreadable("MALFORMED", "event id, stream or sequence")

@@ -41,8 +41,9 @@ CASES = {
     "failed": ("decision.failed", "failed"),
     "refused": ("door.refused", ""),
 }
-EMPTY = {"summary": "", "caller": "", "agent": "", "resource": "", "tool": "", "rule_ids": [], "trace_id": "",
-         "principal": "", "operation": "", "method": "", "decision_id": "", "task_id": "", "tenant": ""}  # fmt: skip
+EMPTY: dict[str, Any] = dict.fromkeys(
+    ("summary", "caller", "agent", "resource", "tool", "trace_id", "principal", "operation", "method"), ""
+) | {"decision_id": "", "task_id": "", "tenant": "", "rule_ids": []}
 
 
 @pytest.mark.parametrize("case", CASES)
