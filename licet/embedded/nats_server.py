@@ -123,7 +123,7 @@ class NatsServer:
             return
         configuration = self.directory / "nats.conf"
         self._end_leftover(configuration)
-        _write_private(configuration, json.dumps(self._configuration(), indent=2))
+        write_private(configuration, json.dumps(self._configuration(), indent=2))
         with (self.directory / "nats.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own binary, no shell
                 [find_binary(), "-c", str(configuration)],
@@ -133,7 +133,7 @@ class NatsServer:
                 start_new_session=True,  # Ctrl-C must not reach it before its clients have drained
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, no lock is taken
             )
-        _write_private(self.directory / "nats.pid", str(self._process.pid))
+        write_private(self.directory / "nats.pid", str(self._process.pid))
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until clients (and in a cluster JetStream's leader) answer. Raises NatsServerError."""
@@ -181,12 +181,14 @@ class NatsServer:
             jetstream["sync_interval"] = "always"
         configuration: dict[str, Any] = {
             "listen": f"{LOOPBACK}:{self.port}",
-            "http": f"{LOOPBACK}:{self.ports['monitor']}",
             "jetstream": jetstream,
             "accounts": accounts(self.environment, self.tools, passwords),
         }
         if self._cluster is not None:
             configuration |= self._cluster.configuration(self.ports["route"])
+            configuration["http"] = (
+                f"{LOOPBACK}:{self.ports['monitor']}"  # says when JetStream has its leader
+            )
         return configuration
 
     def _answers(self) -> bool:
@@ -299,11 +301,12 @@ def _kept_ports(path: Path) -> dict[str, int]:
     ports = {name: int(listener.getsockname()[1]) for name, listener in zip(names, held, strict=True)}
     for listener in held:
         listener.close()
-    _write_private(path, json.dumps(ports))
+    write_private(path, json.dumps(ports))
     return ports
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """Replace the file at `path` by `text`, readable by its owner alone, whole or not at all."""
     partial = path.with_name(f".{path.name}.partial")
     partial.touch(mode=SECRET_MODE)
     partial.chmod(SECRET_MODE)

@@ -114,6 +114,38 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command()
+def accounts(
+    *,
+    environment: Environment,
+    tool: Annotated[list[str], typer.Option(help="A tool's name; may be given several times.")],
+    passwords: Annotated[Path, typer.Option(help="Directory of password files; missing ones are made.")],
+    out: Annotated[
+        Path, typer.Option(help="File to write, for an `include` in nats-server's configuration.")
+    ],
+) -> None:
+    """Write the accounts of an environment: the hub's, and one for each tool.
+
+    The file holds passwords: its mode is 0600. Add a tool by running it again and reloading the server.
+    """
+    from licet.embedded.nats_accounts import accounts as block
+    from licet.embedded.nats_accounts import users
+    from licet.embedded.nats_server import make_password, write_private
+
+    try:
+        passwords.mkdir(parents=True, exist_ok=True, mode=0o700)
+        secrets = {}
+        for user in users(tool):
+            file = passwords / f"{user}.password"
+            make_password(file)
+            secrets[user] = file.read_text("utf-8").strip()
+        write_private(out, json.dumps({"accounts": block(environment, tool, secrets)}, indent=2))
+    except (OSError, ValueError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"{len(secrets)} users in {len(tool) + 1} accounts written to {out}", err=True)
+
+
 def _spends_were_unsafe(done: tuple[Applied, ...]) -> bool:
     return any(one.repaired and one.stream.startswith("LICET_SPEND_") for one in done)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from licet.cli import app
 from licet.embedded.nats_accounts import SETUP
-from licet.embedded.nats_server import NatsCluster, NatsServer
+from licet.embedded.nats_server import NatsCluster, NatsServer, find_binary
 from licet.statement import artifact_sha256, canonical
 from licet.streams import (
     EMBEDDED_SIZES,
@@ -151,6 +152,25 @@ async def test_commands_print_what_they_did(nats: NatsWorld) -> None:
     unsafe = await asyncio.to_thread(run, "check")
     assert unsafe.exit_code == 1
     assert "discard is `old`, must be `new`" in unsafe.stdout
+
+
+async def test_a_server_of_ones_own_runs_on_the_written_accounts(tmp_path: Path) -> None:
+    """Production includes this file; a second run changes no password."""
+    out, passwords = tmp_path / "accounts.conf", tmp_path / "passwords"
+    arguments = ["streams", "accounts", "--environment", ENVIRONMENT, "--tool", "finance", "--tool", "crm"]
+    for _ in range(2):
+        done = CliRunner().invoke(app, [*arguments, "--passwords", str(passwords), "--out", str(out)])
+        assert done.exit_code == 0, done.output
+    assert out.stat().st_mode & 0o777 == 0o600
+    written = json.loads(out.read_text())["accounts"]
+    assert set(written) == {"HUB", "tool-finance", "tool-crm"}
+    assert (tmp_path / "passwords" / "sidecar-crm.password").read_text().strip() in out.read_text()
+    main = tmp_path / "nats.conf"
+    main.write_text(f'jetstream {{ store_dir: "{tmp_path}/js" }}\ninclude "accounts.conf"\n')
+    checked = await asyncio.create_subprocess_exec(find_binary(), "-t", "-c", str(main), stderr=PIPE)
+    assert await checked.wait() == 0, await checked.stderr.read()  # type: ignore[union-attr]
+    hostile = ["--passwords", str(passwords), "--out", str(out), "--tool", "a.>"]
+    assert CliRunner().invoke(app, [*arguments, *hostile]).exit_code == 1
 
 
 async def test_the_log_says_where_it_is_also_after_a_restart(nats: NatsWorld) -> None:
