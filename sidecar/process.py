@@ -35,6 +35,7 @@ from sidecar.settings import SidecarSettings
 from sidecar.store import Store
 from sidecar.tls import CertificateFiles, channel_credentials, server_credentials
 from sidecar.tool import SocketTool
+from sidecar.watch import Watch
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class Sidecar:
         await self._open_store()
         self._tool.start()
         self._door = self._make_door()
-        self._run(self._knowledge.run(), self._store.run())
+        self._run(self._knowledge.run(), self._store.run(), Watch(self._knowledge, self._journal).run())
         if settings.shared_port:
             self._run(self._watch_parent(os.getppid()))
         await self._listen()

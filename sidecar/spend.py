@@ -14,8 +14,9 @@ server ack a record it never stored.
 | an ack at or below a sequence seen before | STORE_ROLLED_BACK, until the generation grows |
 | nothing until the permit's end | STORE_UNAVAILABLE, uncertain: not forwarded, though maybe used up |
 
-Outcomes go to a spool and from there to the store until acked, also by the next run. A kill between the
-call and its outcome leaves no outcome: that is UNKNOWN, which a fence settles. Nobody re-drives.
+Outcomes go to the store at once; what is not acked goes to a spool and from there until acked, also by the
+next run. A kill between the call and the ack of its outcome may leave no outcome: that is UNKNOWN, which a
+fence settles. Nobody re-drives.
 """
 
 import asyncio
@@ -41,6 +42,7 @@ from licet.v1.statement_pb2 import Signed
 from sidecar.floor import Floor, FloorWatch
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
+from sidecar.prompt import PromptQueue
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -79,7 +81,7 @@ class SpendClient:
 
     def __init__(
         self,
-        queue: DurableQueue,
+        queue: PromptQueue,
         publisher: Publishing,
         floor: Floor,
         *,
@@ -103,8 +105,7 @@ class SpendClient:
         self._floor = floor
         self.uncertain = 0
         """Reserves so far that ended without an answer: their steps may be used up."""
-        self.lost_outcomes = 0
-        """Outcomes so far that no spool took; their rounds stay UNKNOWN until fenced."""
+        self._lost = 0
 
     @classmethod
     async def open(
@@ -138,7 +139,8 @@ class SpendClient:
         """
         floor = Floor()
         watch = FloorWatch(publisher, floor, beacon)
-        queue = await DurableQueue.open(directory, publisher=watch, settles=_settles)
+        durable = await DurableQueue.open(directory, publisher=watch, settles=_settles)
+        queue = PromptQueue(durable, watch, _settles)
         return cls(
             queue,
             publisher,
@@ -151,6 +153,11 @@ class SpendClient:
             now_ms=now_ms,
             max_log_lag=max_log_lag,
         )
+
+    @property
+    def lost_outcomes(self) -> int:
+        """Outcomes so far that neither store nor spool took; their rounds stay UNKNOWN until fenced."""
+        return self._lost + self._queue.lost
 
     @property
     def waiting_outcomes(self) -> int:
@@ -291,7 +298,7 @@ class SpendClient:
         try:
             self._queue.put(Letter(subject, secrets.token_hex(16), body))
         except SpoolError as error:
-            self.lost_outcomes += 1
+            self._lost += 1
             log(LOG, logging.ERROR, "spend.outcome_lost", detail=str(error)[:200])
             return
         self._queue.sync_soon()

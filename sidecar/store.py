@@ -97,7 +97,12 @@ class Store:
         """Why the store cannot be used; empty when it can."""
         if self._publisher is None:
             return self._trouble
-        return "" if self._publisher.connected else "no connection to NATS"
+        if not self._publisher.connected:
+            return "no connection to NATS"
+        held = self._beacon()
+        if held is not None and held.beacon.issued_at_ms < self._publisher.reconnected_at_ms:
+            return "no beacon yet that looked at the store since it came back"
+        return ""
 
     async def run(self) -> None:
         """Come in, then relay the outbox until cancelled."""

@@ -278,6 +278,15 @@ class Rig:
                 return events
             await asyncio.sleep(0.02)
 
+    async def events(self, kind: str, count: int, within_s: float = 5.0) -> bool:
+        """Return whether there have been `count` events of a kind, waiting for them."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if sum(event.kind == kind for event in await self._events(0)) >= count:
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
     async def all_door_events(self, count: int, within_s: float = 10.0) -> int:
         """Return how many door events there are in all, once there are `count`, or time is up."""
         self._audit_from = 0

@@ -401,6 +401,7 @@ async def test_a_beacon_that_is_frozen_or_replayed(rig: Rig) -> None:
     body = finance_pb2.GetOrderRequest(order_id=order).SerializeToString()
     assert await rig.call(rig.mint.permit(GET_ORDER, body), body=body, path=GET_ORDER) == "passed"
     assert rig.sidecars[0].reasons()["beacon"].startswith("the beacon is ")
+    assert await rig.events("beacon.stale", 2)
     replaying.cancel()
     rig.publishing, rig.word.silent = True, False
     await rig.until(lambda: not any(rig.sidecars[0].reasons().values()))
@@ -411,6 +412,18 @@ async def _replay(rig: Rig, beacon: Signed) -> None:
     while True:
         await rig.publish_beacon(beacon)
         await asyncio.sleep(0.2)
+
+
+@pytest.mark.negative(29)
+async def test_a_store_whose_settings_are_not_safe(rig: Rig) -> None:
+    order = rig.order()
+    rig.word.beacon |= {"store_safe": False}
+    await rig.until(lambda: all("not safe" in one.reasons()["store"] for one in rig.sidecars))
+    await refused(rig, "STORE_UNSAFE", rig.permit(refund(order)), order=order)
+    assert await rig.events("store.unsafe", 2)
+    del rig.word.beacon["store_safe"]
+    await rig.until(lambda: not any(any(one.reasons().values()) for one in rig.sidecars))
+    await passes(rig, rig.permit(refund(order)), order=order)
 
 
 @pytest.mark.negative(30)

@@ -343,8 +343,11 @@ async def test_outcomes_wait_for_the_store_and_for_the_next_process(tmp_path: Pa
 async def test_an_outcome_no_spool_takes_is_counted_and_harms_no_call(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica.client._queue, "_cap_bytes", 10)
+    monkeypatch.setattr(replica.client._queue._durable, "_cap_bytes", 10)
+    replica.store.connected = False
     replica.client.outcome(replica.door.permit(), attempt=ATTEMPT, outcome=Outcome.EXECUTED, status_code=0)
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert replica.client.lost_outcomes == 1
 
 
