@@ -107,7 +107,9 @@ def cpu_s(pid: int) -> float:
 
 
 def start_decider(ground: Ground, finance: Finance) -> tuple[subprocess.Popen[bytes], int]:
-    settings = ground.settings(f"finance=127.0.0.1:{finance.port}")
+    settings = ground.settings(
+        f"finance=127.0.0.1:{finance.port}", quota_per_second=1e6, quota_burst=1_000_000
+    )
     port_file = ground.directory / "port"
     environment = {
         f"LICET_{name.upper()}": str(value)

@@ -6,6 +6,7 @@ answered. Nothing that permits leaves before the event's acknowledgement. Every 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from decider.facts import facts_decision, facts_request, read_answer, source_of
 from decider.holds import Holds, TooManyHolds
 from decider.in_force import InForce
 from decider.mint import mint
+from decider.quota import Quota
 from decider.reader import ReadFailed, ToolReader
 from decider.record import decision_fields, failure_event, hold_fields, verdict_event
 from decider.rounds import Standing, standing_of
@@ -77,6 +79,7 @@ class Parts:
     reader: ToolReader
     nc: Connection
     holds: Holds
+    quota: Quota
     clock: Clock
 
 
@@ -103,6 +106,8 @@ class Decider:
     ) -> DecideResponse | Refusal:
         """Decide one request of `peer`, the SPIFFE id that the transport proved; raises nothing."""
         clock = self._parts.clock
+        if not self._parts.quota.take(peer, clock.monotonic_ms()):
+            return await self._over_quota(request, peer)
         now_ms = clock.wall_ms()
         moment = Moment(clock.new_id(now_ms), now_ms)
         span = recording.span(telemetry.SPAN_DECIDE, kind=SpanKind.SERVER)
@@ -119,6 +124,15 @@ class Decider:
             span.fail(str(refusal.reason))
             recording.keep()
             await case.record_failure(refusal)
+        return refusal
+
+    async def _over_quota(self, request: DecideRequest, peer: str) -> Refusal:
+        clock, refusal = self._parts.clock, Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up")
+        if self._parts.quota.worth_telling(peer, clock.monotonic_ms()):
+            decision_id = clock.new_id(clock.wall_ms())
+            kind, fields = failure_event(asked_of(request, peer), None, refusal, decision_id, None)
+            with contextlib.suppress(SpoolError):  # refused all the same
+                await self._parts.journal.append(kind, **fields)
         return refusal
 
 

@@ -116,6 +116,8 @@ def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: i
         return Refused(asked, Refusal(reason, "not a task of this caller"))
     if now_ms >= task.not_after_ms:
         return Refused(asked, Refusal(Reason.TASK_CLOSED, "the task is over"), task)
+    if request.user_token:  # one that is not verified must not look as if it had been
+        return Refused(asked, Refusal(Reason.PRINCIPAL_INVALID, "no issuer of user tokens is known"), task)
     # 4 which method
     found = find_method(request, house)
     if isinstance(found, Refusal):

@@ -26,6 +26,7 @@ from decider.envelope import House
 from decider.health import Health
 from decider.holds import Holds
 from decider.outcome import OutcomeReader
+from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
@@ -115,6 +116,7 @@ class DeciderProcess:
                 reader=reader,
                 nc=self._nc,
                 holds=holds,
+                quota=Quota(settings.quota_per_second, settings.quota_burst),
                 clock=SYSTEM_CLOCK,
             )
         )

@@ -77,10 +77,9 @@ class Ground:
         return await activate(wanted, self.nats.settings("setup"))
 
     def settings(self, tools: str, **more: Any) -> DeciderSettings:
+        values: dict[str, Any] = {"listen": "127.0.0.1:0", "dev_identity": True} | more
         return DeciderSettings(
             environment=ENV,
-            listen="127.0.0.1:0",
-            dev_identity=True,
             keys_dir=self.keys_dir,
             root_key_file=self.keys_dir / "root.pub",
             master_key_file=self.keys_dir / "master.key",
@@ -91,7 +90,7 @@ class Ground:
             nats_user="decider",
             nats_password_file=self.nats.password_file("decider"),
             spool_dir=self.directory / "spool",
-            **more,
+            **values,
         )
 
 
@@ -187,6 +186,11 @@ class House:
         metadata = ((DEV_IDENTITY, peer),) if peer else ()
         return await self.stub.Decide(decider_pb2.DecideRequest(**asked), metadata=metadata, timeout=10)
 
+    async def close(self) -> None:
+        await self.channel.close()
+        await self.process.stop()
+        await self.finance.server.stop(0)
+
     def permit(self, response: Any) -> Decision:
         decision = verify_permit(response.signed, self.ground.keys, now_ms=time.time_ns() // 1_000_000)
         assert not isinstance(decision, Refusal), decision
@@ -212,14 +216,14 @@ class House:
         return [e for e in await self.events() if e.kind.startswith("decision.") and e.call_id == call_id]
 
 
-async def start_house(ground: Ground, finance: Finance) -> House:
-    process = DeciderProcess(ground.settings(f"finance=127.0.0.1:{finance.port}"))
+async def start_house(ground: Ground, finance: Finance, **more: Any) -> House:
+    process = DeciderProcess(ground.settings(f"finance=127.0.0.1:{finance.port}", **more))
     await process.start()
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{process.port}")
     return House(ground, process, finance, channel, decider_pb2_grpc.DeciderServiceStub(channel))
 
 
-async def furnish(ground: Ground) -> House:
+async def furnish(ground: Ground, **more: Any) -> House:
     """Make streams, activate the bundle, start the tool's read side and the decider."""
     nc = await connect(ground.nats.settings("setup"), "setup")
     await apply_streams(nc, ENV, sizes=EMBEDDED_SIZES)
@@ -227,4 +231,4 @@ async def furnish(ground: Ground) -> House:
     await ground.activate()
     finance = Finance(ground.keys, {"O1": order(), "O3": order("O3", refund_allowed=False)}, types=TYPES)
     await finance.start()
-    return await start_house(ground, finance)
+    return await start_house(ground, finance, **more)

@@ -34,6 +34,4 @@ async def house(ground: Ground) -> AsyncIterator[House]:
     try:
         yield made
     finally:
-        await made.channel.close()
-        await made.process.stop()
-        await made.finance.server.stop(0)
+        await made.close()

@@ -8,7 +8,7 @@ from licet.identity import TRUST_DOMAIN_DEV, sidecar_id
 from licet.refusal import Refusal
 from licet.statement import PayloadType, verify
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY
-from tests.worlds.decisions import GET_ORDER, REFUND_BOT, House, order, refund
+from tests.worlds.decisions import GET_ORDER, REFUND_BOT, SUPPORT_BOT, Ground, House, furnish, order, refund
 
 pytestmark = pytest.mark.asyncio
 
@@ -118,6 +118,7 @@ async def test_caller_without_identity_gets_nothing(house: House) -> None:
         ({"request": refund() + b"\xf8\x07\x01"}, "UNKNOWN_FIELD"),
         ({"request": refund(currency="")}, "ARGUMENT_REFUSED"),
         ({"on_behalf_of": REFUND_BOT}, "ON_BEHALF_REFUSED"),
+        ({"user_token": "eyJhbGciOiJub25lIn0.e30."}, "PRINCIPAL_INVALID"),
     ],
 )
 async def test_bad_request_is_a_signed_denial_with_its_reason(
@@ -169,6 +170,23 @@ async def test_nats_away_means_no_permit_and_no_beacon(house: House) -> None:
         except grpc.aio.AioRpcError:
             continue
     assert response.decision == DECISION_TYPE_ALLOW
+
+
+async def test_flood_uses_up_its_own_callers_quota_before_any_work(ground: Ground) -> None:
+    house = await furnish(ground, quota_per_second=0.01, quota_burst=2)
+    try:
+        assert [(await house.decide(call_id=f"c{n}")).decision for n in (1, 2)] == [DECISION_TYPE_ALLOW] * 2
+        for number in range(3, 9):
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await house.decide(call_id=f"c{number}")
+            assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert reason_of(error.value) == "QUOTA_EXCEEDED"
+        other = await house.decide(peer=SUPPORT_BOT, task_id="task_790", call_id="c1")
+        assert other.refusal.reason == "POLICY_DENIED"
+        told = [event for event in await house.events() if event.reason == "QUOTA_EXCEEDED"]
+        assert len(told) == 1
+    finally:
+        await house.close()
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
