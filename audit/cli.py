@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from audit.cli_proof import export_, verify
-from audit.cli_questions import ask, evidence, ocsf
+from audit.cli_questions import ask, evidence, ocsf, score, timeline
 from audit.cli_settings import fail, read_settings
 from licet.log import configure_logging
 
@@ -142,6 +142,51 @@ def reconcile() -> None:
         raise fail(str(error)) from error
 
 
-for command in (evidence, ask, ocsf, verify):
+@app.command()
+def reread(
+    *,
+    since: Annotated[str, typer.Option("--from", help="First day to read again, such as 2026-11-28.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without, only say what would be dropped.")
+    ] = False,
+) -> None:
+    """Drop the rows of a day and later, for the writer to read again from JetStream. Stop it before."""
+    from datetime import date
+
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit import reread as again
+    from audit import run
+    from audit.settings import AuditSettings
+    from licet.streams import StreamsError
+
+    settings = read_settings(AuditSettings)
+    try:
+        client = settings.store().client()
+        day = date.fromisoformat(since)
+        needed = again.first_needed(client, day)
+        again.check(needed, asyncio.run(run.first_available(settings)))
+        if not yes:
+            typer.echo(f"would read again from {needed}; add --yes", err=True)
+            return
+        typer.echo(f"dropped {', '.join(again.drop(client, day))}; start the writer", err=True)
+    except (Error, again.RereadError, StreamsError, ValueError, OSError) as error:
+        raise fail(str(error)) from error
+
+
+@app.command()
+def roles(
+    database: Annotated[str, typer.Option(help="Database of the tables.")] = "default",
+) -> None:
+    """Print SQL for roles and row policies on a ClickHouse server: writer, reader of one tenant, auditor."""
+    from importlib.resources import files
+    from string import Template
+
+    if not database.isidentifier():
+        raise fail(f"`{database}` is no database name")
+    typer.echo(Template(files("audit").joinpath("roles.sql").read_text()).substitute(database=database))
+
+
+for command in (evidence, ask, timeline, score, ocsf, verify):
     app.command()(command)
 app.command(name="export")(export_)

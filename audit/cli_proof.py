@@ -64,8 +64,8 @@ def verify(
 
     from audit import export
     from audit.chain import Trust
-    from audit.row import House
     from audit.settings import StoreSettings
+    from audit.stored import House
     from audit.verify import Scope, verify_rows
     from audit.witness import verify_store
 

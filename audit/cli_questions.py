@@ -1,5 +1,6 @@
 """`licet audit evidence`, `ask` and `ocsf`: what the store has, for people and for machines."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -94,3 +95,69 @@ def ocsf(
             typer.echo(json.dumps(schema.record(row), separators=(",", ":")))
     except (Error, OSError) as error:
         raise fail(str(error)) from error
+
+
+def timeline(
+    *,
+    task: Annotated[str, typer.Option(help="The task.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write; must not exist.")],
+) -> None:
+    """Write the story of a task as one HTML page that opens offline in any browser."""
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit.evidence import task_rows
+    from audit.settings import StoreSettings
+    from audit.timeline import page
+
+    try:
+        rows = task_rows(read_settings(StoreSettings).store().client(), task)
+        if not rows:
+            raise fail(f"the store has nothing of task `{task}`")
+        with out.open("x", encoding="utf-8") as file:
+            file.write(page(f"task {task}", rows))
+    except (Error, OSError) as error:
+        raise fail(str(error)) from error
+    typer.echo(f"wrote {len(rows)} events to {out}", err=True)
+
+
+def score(
+    *,
+    task: Annotated[str, typer.Option(help="The task whose findings count.")],
+    part: Annotated[list[str], typer.Option(help="NAME=VALUE: retrieval, enforcement, parameters, outcome.")],
+    weights: Annotated[Path | None, typer.Option(help="Weights file; default: the one licet ships.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Score a task: the weighted mean of four parts, capped where a change was made without authority.
+
+    This is project scoring, not a standard.
+
+    Example: licet audit score --task T --part retrieval=1 --part enforcement=0 --part parameters=1 …
+    """
+    import json
+    from fractions import Fraction
+    from importlib.resources import files
+
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit.evidence import task_rows
+    from audit.findings import FindingClass
+    from audit.score import read_weights
+    from audit.score import score as compute
+    from audit.settings import StoreSettings
+
+    try:
+        source = weights.read_text() if weights else files("audit").joinpath("weights.json").read_text()
+        parts = {name: Fraction(value) for name, _, value in (text.partition("=") for text in part)}
+        rows = task_rows(read_settings(StoreSettings).store().client(), task)
+        raised = [FindingClass(str(row["finding"])) for row in rows if row["kind"] == "finding.raised"]
+        found = compute(parts, raised, read_weights(source))
+    except (Error, OSError, ValueError, ZeroDivisionError) as error:
+        raise fail(str(error)) from error
+    shown = {
+        "raw": str(found.raw),
+        "final": str(found.final),
+        "caps": list(found.caps),
+        "findings": sorted(set(raised)),
+    }
+    text = f"{found.final} (raw {found.raw}{', capped: ' + ', '.join(found.caps) if found.caps else ''})"
+    typer.echo(json.dumps(shown) if as_json else text)

@@ -161,6 +161,13 @@ def rows_of_steps(client: Any, spend_ids: Sequence[str], decision_ids: Sequence[
     )
 
 
+def task_rows(client: Any, task_id: str) -> list[Row]:
+    """Return every row of a task, oldest first: what names it, and what belongs to its steps."""
+    own = _rows(client, "task_id = {task:String}", {"task": task_id})
+    steps = sorted({str(row["spend_id"]) for row in own if row["spend_id"]})
+    return unique([*own, *_rows(client, "spend_id IN {ids:Array(String)}", {"ids": steps})]) if steps else own
+
+
 def beside_rows(client: Any, rows: Iterable[Row]) -> list[Row]:
     """Return decisions and changes on the same resources, whoever's they are."""
     resources = sorted({str(row["resource"]) for row in rows if row["resource"]})

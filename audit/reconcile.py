@@ -11,7 +11,7 @@ Not guaranteed: that it sees more than the store has; the writer's lag is its la
 import asyncio
 import logging
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -88,6 +88,7 @@ class Reconciler:
         labels: Labels = MappingProxyType({}),
         ledger_cursors: Mapping[str, int] = MappingProxyType({}),
         tracing: Tracing | None = None,
+        alert: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self._client = client
         self._streams = tuple(streams)
@@ -95,6 +96,7 @@ class Reconciler:
         self._fencer = fencer
         self._readers = readers
         self._labels = labels
+        self._alert = alert
         self._tracing = tracing or Tracing("licet-reconciler")
         self._cursors: dict[str, int] | None = None
         self._cursors_of_ledgers = defaultdict(int, ledger_cursors)
@@ -230,6 +232,8 @@ class Reconciler:
                 name: fields.get(name, "") for name in ("finding", "resource", "tool", "tenant", "detail")
             }
             log(LOG, logging.ERROR, "finding.pages", step=step, **shown)
+            if self._alert is not None:
+                self._alert(fields)
         return 1
 
     def _trace(self, rows: Sequence[Row], finding: Finding) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from audit.row import Stored
+from audit.stored import Stored
 from licet.v1.event_pb2 import Event
 
 MAX_RUNS: Final = 20_000

@@ -12,13 +12,14 @@ from typing import Any, Final
 from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 from clickhouse_connect.driver.exceptions import OperationalError
 
+from audit.alert import Webhook
 from audit.fence import SidecarFencer
 from audit.keyring import Keyring
 from audit.ledger_reader import LedgerCursors, read_file, read_labels
 from audit.migrate import check
 from audit.reconcile import Reconciler
-from audit.row import House
 from audit.settings import AuditSettings, StoreSettings
+from audit.stored import House
 from audit.writer import StreamWriter, streams
 from licet import tracing
 from licet.identity import reconciler_id
@@ -26,7 +27,7 @@ from licet.journal import Journal
 from licet.journal.spool import SpoolError
 from licet.keyfile import read_signing_key
 from licet.log import log
-from licet.streams import NatsSettings, Publisher, StreamsError, connect, subject_audit
+from licet.streams import NatsSettings, Publisher, StreamsError, connect, stream_info, subject_audit
 
 LOG: Final = logging.getLogger(__name__)
 STORE_WAIT_S: Final = 1.0
@@ -120,6 +121,7 @@ async def reconcile(settings: AuditSettings) -> None:
         checkpoint_key=read_signing_key(settings.checkpoint_key_file),
         publisher=publisher,
     )
+    webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
     fencer = SidecarFencer(settings.tools, identity if settings.dev_identity else "")
     traces = tracing.configure("licet-reconciler", settings.otlp_endpoint)
     cursors = LedgerCursors(settings.spool_dir / "ledger-cursors.json")
@@ -130,12 +132,15 @@ async def reconcile(settings: AuditSettings) -> None:
         readers,
         streams=streams(settings.environment),
         labels=labels,
+        alert=webhook.send if webhook else None,
         ledger_cursors=await asyncio.to_thread(cursors.load, readers),
         tracing=traces,
     )
     try:
         await _poll(reconciler, cursors, settings.poll_ms / 1000)
     finally:
+        if webhook:
+            await webhook.drain()
         await journal.close()
         await fencer.close()
         await asyncio.to_thread(traces.shutdown)
@@ -152,3 +157,17 @@ async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float) 
             log(LOG, logging.WARNING, "reconciler.waits", error=str(error)[:300])
             await asyncio.sleep(STORE_WAIT_S)
         await asyncio.sleep(pause_s)
+
+
+async def first_available(settings: AuditSettings) -> dict[str, int]:
+    """Return the first sequence that JetStream still has of each stream. Raises StreamsError."""
+    nc = await connect(nats_settings(settings), "audit-reread", forever=False)
+    try:
+        found = {}
+        for stream in streams(settings.environment):
+            info = await stream_info(nc, stream)
+            if info is not None:
+                found[stream] = int(info["state"]["first_seq"])
+        return found
+    finally:
+        await nc.close()

@@ -66,6 +66,7 @@ class AuditSettings(StoreSettings):
     )
     ledger_readers_file: Path | None = Field(default=None, description="TOML file of ledger readers, by tool")
     labels_file: Path | None = Field(default=None, description="TOML file of rules that should have decided")
+    alert_webhook: str = Field(default="", description="http(s) address that is told of findings that page")
     dev_identity: bool = Field(default=False, description="development identities on loopback")
     otlp_endpoint: str | None = Field(default=None, description="OTLP/gRPC endpoint for spans")
     batch_rows: int = Field(default=20_000, ge=1, le=MAX_BATCH_ROWS, description="most rows an insert")

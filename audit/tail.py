@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from nats.errors import Error as NatsError
 
-from audit.row import Stored
+from audit.stored import Stored
 from licet.streams import StoreUnavailable
 from licet.streams.api import SOURCE_HEADER, call
 

@@ -17,17 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from audit.chain import Anchor, Link, Problem, ProblemKind, Run, Trust
-from audit.row import (
-    COLUMNS,
-    LEDGER_STREAM,
-    QUARANTINED,
-    REPEATED,
-    SPEND_STREAM,
-    VALID,
-    House,
-    Stored,
-    read_columns,
-)
+from audit.record import LEDGER_STREAM, SPEND_STREAM, VALID
+from audit.row import COLUMNS, QUARANTINED, REPEATED, read_columns
+from audit.stored import House, Stored
 
 PROGRESS_EVERY: Final = 50_000
 MAX_PROBLEMS: Final = 1_000

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from audit.chain import Problem, ProblemKind
-from audit.row import SPEND_STREAM
+from audit.record import SPEND_STREAM
 from audit.verify import CHECKED, ORDER, Report, Scope, log_gaps, verify_rows
 
 SETTINGS: Final = {

@@ -23,7 +23,8 @@ from opentelemetry import metrics
 
 from audit.lease import RENEW_S, Lease
 from audit.repeats import Repeats
-from audit.row import COLUMNS, House, Stored, insert_settings, row
+from audit.row import COLUMNS, insert_settings, row
+from audit.stored import House, Stored
 from audit.tail import Tail
 from licet import telemetry
 from licet.log import log

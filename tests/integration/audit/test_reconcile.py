@@ -11,7 +11,8 @@ from audit.fence import FenceError
 from audit.findings import FENCE_GRACE_MS
 from audit.ledger_reader import LedgerCursors, LedgerReader, LedgerReaderError, read_file, read_labels
 from audit.reconcile import FENCE_FAILURES, Reconciler
-from audit.row import COLUMNS, House, Stored, insert_settings
+from audit.row import COLUMNS, insert_settings
+from audit.stored import House, Stored
 from audit.writer import encode, streams
 from licet.dsse import PayloadType, SigningKey
 from licet.spend import outcome_payload, reserve_payload, spend_id

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from audit.repeats import Repeats
-from audit.row import House, Stored
+from audit.stored import House, Stored
 from audit.writer import encode
 from licet.streams import subject_audit
 

@@ -12,8 +12,8 @@ import pytest
 
 from audit import export
 from audit.chain import ProblemKind, Trust
-from audit.row import House as Owner
-from audit.row import Stored
+from audit.stored import House as Owner
+from audit.stored import Stored
 from audit.verify import Scope, verify_rows
 from audit.witness import verify_store
 from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash

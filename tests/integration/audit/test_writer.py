@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from audit.migrate import MigrationError
-from audit.row import COLUMNS, Stored, insert_settings, row
-from audit.row import House as Owner
+from audit.row import COLUMNS, insert_settings, row
+from audit.stored import House as Owner
+from audit.stored import Stored
 from audit.writer import batches, encode, read_position, repair_calls
 from licet.streams import subject_audit
 
