@@ -112,7 +112,8 @@ class Tail:
         limits += f',"expires":{int(wait_s * 1e9)}}}' if wait_s else ',"no_wait":true}'
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
         await self._nc.publish(subject, limits.encode(), reply=self._inbox)
-        await asyncio.wait_for(self._done.wait(), wait_s + GRACE_S)
+        async with asyncio.timeout(wait_s + GRACE_S):  # wait_for of 3.11 may swallow a cancel (bpo-37658)
+            await self._done.wait()
         if self._lost:
             raise StoreUnavailable(f"the cursor on `{self._stream}` was lost")
         return self._messages

@@ -124,7 +124,10 @@ class StreamWriter:
         return position
 
     async def _follow(self, position: Position, house: Callable[[], House]) -> None:
+        this = asyncio.current_task()
         while True:
+            if this is not None and this.cancelling():
+                raise asyncio.CancelledError  # somebody below us took it for a timeout
             if not await self._hold():
                 log(LOG, logging.WARNING, "writer.lease_lost", stream=self._stream)
                 return
