@@ -11,7 +11,7 @@ from audit.tail import Tail
 
 @pytest.mark.asyncio
 async def test_cancel_that_meets_an_arriving_message_is_not_swallowed() -> None:
-    """A message and the cancel in one turn of the loop: `wait_for` of Python 3.11 would return as if nothing."""
+    """Message and cancel in one turn of the loop: `wait_for` of Python 3.11 would return as if nothing."""
 
     async def publish(*_: Any, **__: Any) -> None:
         return None
