@@ -8,26 +8,10 @@ import pytest
 
 from examples.refund.demo import evidence
 from examples.refund.demo.attempt import Case
-from examples.refund.demo.cases import CASES, encoding, moment, outage, permit, run, step
+from examples.refund.demo.cases import CASES, run
 from examples.refund.demo.house import House
 from examples.refund.demo.play import Play
-
-ROWS: dict[Callable[[Play], None], tuple[int, ...]] = {
-    permit.ignored_without_permit: (1,),
-    permit.ignored_with_signed_denial: (3,),
-    encoding.amount_that_merges: (16,),
-    encoding.unknown_field_at_top: (17,),
-    encoding.unknown_field_nested: (17,),
-    encoding.unknown_field_in_a_map: (17,),
-    step.two_replicas_at_once: (22,),
-    outage.empty_disks: (23,),
-    outage.nats_stopped: (30,),
-    step.restored_checkpoint: (32,),
-    step.lost_reply: (32,),
-    step.parallel_branch: (32,),
-    moment.bundle_superseded: (34,),
-}
-"""Which negative tests of docs/protocol.md a case is."""
+from tests.e2e.negative_rows import ROWS
 
 pytestmark = [pytest.mark.xdist_group("house"), pytest.mark.timeout(180)]
 
@@ -35,7 +19,7 @@ _played: list[Case] = []
 
 
 def _parameter(case: Callable[[Play], None]) -> object:
-    marks = [pytest.mark.negative(row) for row in ROWS.get(case, ())]
+    marks = [pytest.mark.negative(row) for row in ROWS.get(case.__name__, ())]
     return pytest.param(case, id=case.__name__, marks=marks)
 
 
@@ -57,6 +41,10 @@ def test_nothing_came_later_for_any_case(house: House) -> None:
         for attempt in case.attempts:
             evidence.read_one(house, attempt)
             assert attempt.differences() == (), f"{case.name}: {attempt.label}"
+
+
+def test_rows_are_of_cases_that_are_played() -> None:
+    assert set(ROWS) <= {case.__name__ for case in CASES}
 
 
 def test_every_attack_has_a_lawful_twin() -> None:
