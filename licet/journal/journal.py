@@ -35,7 +35,8 @@ from licet.journal.queue import CAP_BYTES, DurableQueue, Letter
 from licet.journal.spool import SpoolError
 from licet.log import log
 from licet.statement import PayloadType, SigningKey, canonical
-from licet.streams.publisher import PubAck, Publishing
+from licet.streams.errors import StoreUnavailable
+from licet.streams.publisher import Publishing
 from licet.v1.event_pb2 import Event
 from licet.v1.statement_pb2 import Signed
 
@@ -164,13 +165,11 @@ class Journal:
             ValueError, SpoolFull, SpoolBroken: as `append`.
         """
         event_id, position = self._record(kind, fields)
-        acked: asyncio.Future[PubAck] = asyncio.ensure_future(self._queue.acked(position, within_s))
         try:
-            await self._queue.synced()
-        except SpoolError:
-            acked.cancel()
+            await self._queue.acked(position, within_s)  # JetStream has it: no need to wait for this disk too
+        except StoreUnavailable:
+            self._queue.sync_soon()
             raise
-        await acked
         return event_id
 
     async def close(self, drain_s: float = 5.0) -> bool:
