@@ -53,6 +53,9 @@ CONFIGURATION_WITHIN_S: Final = 15.0
 _CANNOT_START: Final = (KeyFileError, SourceError, StreamsError, SpoolError, OSError, ValueError)
 
 
+CANCEL_AGAIN_S: Final = 0.2
+
+
 class StartError(Exception):
     """The process cannot start; `str()` says what to change, one line for each fault."""
 
@@ -249,8 +252,12 @@ class DeciderProcess:
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    """End a task. One cancel can get lost: before Python 3.12, `wait_for` swallows it when its future is
+    done.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
 
 
 def nats_settings(settings: DeciderSettings) -> NatsSettings:
