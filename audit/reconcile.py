@@ -366,6 +366,7 @@ def event_fields(rows: Sequence[Row], finding: Finding) -> dict[str, Any]:
              "resource", "trace_id")  # fmt: skip
     fields: dict[str, Any] = {name: next((str(row[name]) for row in rows if row[name]), "") for name in names}
     first = finding.changes[0] if finding.changes else None
+    fields["bundle_version"] = _bundle_version(rows, finding)
     fields["tier"] = max((int(row["tier"]) for row in rows), default=0)
     fields["decision_id"] = finding.decided.decision_id if finding.decided else ""
     if first is not None:
@@ -379,3 +380,9 @@ def event_fields(rows: Sequence[Row], finding: Finding) -> dict[str, Any]:
             -sum(change.amount_minor for change in finding.changes if change.amount_minor < 0),
         )
     return {**fields, "finding": str(finding.finding), "detail": finding.detail}
+
+
+def _bundle_version(rows: Sequence[Row], finding: Finding) -> int:
+    """The version that made the decision the finding is about; 0 where there is none."""
+    wanted = finding.decided.decision_id if finding.decided else ""
+    return next((int(row["bundle_version"]) for row in rows if wanted and row["decision_id"] == wanted), 0)
