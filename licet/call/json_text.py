@@ -83,7 +83,7 @@ def _number(digits: str) -> int | float:
         raise Stop(Reason.JSON_STRICT, f"a number of more than {MAX_NUMBER_CHARACTERS} characters")
     value = float(digits)
     if value == 0:
-        if digits.startswith("-") or digits.lower().partition("e")[0].strip("0."):
+        if digits.lower().partition("e")[0].strip("0."):  # a sign or a digit is left
             raise Stop(Reason.JSON_STRICT, "a number is negative zero, or too small")
         return 0
     if abs(value) > MAX_INTEGER:

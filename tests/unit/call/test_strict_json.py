@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from licet.call import MAX_DEPTH, MAX_NODES, MAX_REQUEST_BYTES, Arguments, Schema, compile_schema, read_json
-from licet.call.json_text import MAX_NUMBER_CHARACTERS
+from licet.call.json_text import MAX_NUMBER_CHARACTERS, parse_json
+from licet.call.stop import Stop
 from licet.refusal import Reason, Refusal
 
 SCHEMA = """{
@@ -219,6 +220,26 @@ def test_nesting_may_be_as_deep_as_the_limit_and_no_deeper(
     assert reason(schema, nested(50_000)) is Reason.ARGUMENTS_MALFORMED
 
 
+def test_depth_is_counted_along_one_path(schema: Schema) -> None:
+    beside = b'{"lines":[],"nested":' * (MAX_DEPTH - 1) + b"{}" + b"}" * (MAX_DEPTH - 1)
+    assert read(schema, beside)
+    deeper = b'{"lines":[],"nested":' * MAX_DEPTH + b"{}" + b"}" * MAX_DEPTH
+    assert reason(schema, deeper) is Reason.ARGUMENTS_MALFORMED
+
+
+def test_text_of_too_many_values_is_refused_before_it_is_parsed() -> None:
+    """The text is no JSON, and still its extent is what refuses it."""
+    for opened, separator in ((b"[", b",1"), (b"{", b":1")):
+        with pytest.raises(Stop, match="values"):
+            parse_json(opened + separator * (MAX_NODES + 1))
+        with pytest.raises(Stop, match="not JSON"):
+            parse_json(opened + separator * MAX_NODES)
+    with pytest.raises(Stop, match="values"):
+        parse_json(b"[]" * (MAX_NODES + 1))
+    with pytest.raises(Stop, match="not JSON"):
+        parse_json(b"[]" * MAX_NODES)
+
+
 def test_many_brackets_in_a_text_or_side_by_side_are_not_deep(schema: Schema) -> None:
     assert read(schema, b'{"blob":"' + b"[{" * 20_000 + b'","lists":[' + b",".join([b"[]"] * 1000) + b"]}")
 
@@ -240,7 +261,9 @@ def test_text_may_have_as_many_values_as_the_limit_and_no_more(schema: Schema) -
 
 def test_longest_number_is_read(schema: Schema) -> None:
     smallest = b"0." + b"0" * 323 + b"49406564584124654"
-    assert len(smallest) < MAX_NUMBER_CHARACTERS
+    longest = b"0." + b"1" * (MAX_NUMBER_CHARACTERS - 2)
+    assert read(schema, b'{"ratio":' + longest + b"}")
+    assert reason(schema, b'{"ratio":' + longest + b"1}") is Reason.JSON_STRICT
     assert read(schema, b'{"ratio":' + smallest + b"}").canonical == b'{"ratio":5e-324}'
 
 
