@@ -9,6 +9,7 @@ from examples.refund.demo.story import Told
 
 WIDTH: Final = 100
 TRACE_DIGITS: Final = 16
+"""Of a trace id; `licet trace show` takes the beginning of one."""
 _RIGHT: Final = {True: "ok", False: "!!"}
 
 
@@ -33,7 +34,7 @@ def story_lines(told: Told, tree: str) -> Iterator[str]:
         yield f"ask             {ticket.escalate_to}"
     else:
         yield f"agent refunds   OK, refund {ticket.refund_id}"
-    yield f"tool process    {told.refund_calls} refund calls"
+    yield f"tool process    {told.refund_calls} refund{'' if told.refund_calls == 1 else 's'} called"
     yield f"ledger          {money(told.ledger_minor)} USD"
     yield f"trace           {told.trace_id}"
     yield from (f"  {line}" for line in tree.splitlines())
@@ -71,10 +72,17 @@ def evidences(attempt: Attempt) -> tuple[str, str, str]:
     events = attempt.seen.events
     parts = []
     for prefixes in (("decision.",), ("door.", "spend."), ("ledger.",)):
-        found = [(name.partition(".")[2], count) for name, count in sorted(events.items())
+        found = [(name.partition(".")[2], count) for name, count in sorted(events.items(), key=_in_order)
                  if name.startswith(prefixes)]  # fmt: skip
         parts.append(", ".join(_times(name, count) for name, count in found) or "none")
     return parts[0], parts[1], parts[2]
+
+
+def _in_order(event: tuple[str, int]) -> tuple[int, str]:
+    """A door's refusals first, then the spend's records in the order of their time."""
+    name = event[0]
+    late = ("door.passed", "spend.reserved", "spend.outcome")
+    return next((place for place, one in enumerate(late, 1) if name.startswith(one)), 0), name
 
 
 def _trace(attempt: Attempt) -> str:
