@@ -20,6 +20,7 @@ from licet.streams.settings import (
     problems,
     stream_configs,
 )
+from licet.streams.spend_memory import SpendMemory
 from licet.streams.subjects import (
     stream_audit,
     stream_config,
@@ -47,6 +48,7 @@ __all__ = [
     "PubAck",
     "Publisher",
     "Publishing",
+    "SpendMemory",
     "SpendPosition",
     "StoreRefused",
     "StoreUnavailable",
