@@ -252,9 +252,7 @@ class DeciderProcess:
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    """End a task. One cancel can get lost: before Python 3.12, `wait_for` swallows it when its future is
-    done.
-    """
+    """End a task, cancelling until it ends: before Python 3.12 `wait_for` may swallow a cancel."""
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
