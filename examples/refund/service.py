@@ -33,8 +33,9 @@ from google.protobuf.message import DecodeError
 
 from examples.refund.fin.v1 import finance_pb2, finance_pb2_grpc
 from examples.refund.orders import FIRST_ORDERS, UnknownOrder, open_book, read_order, refund, seed
+from examples.refund.spans import ToolSpans
 from examples.refund.ungated import LooseStep, require_unguarded
-from licet import metadata
+from licet import metadata, telemetry
 from licet.guard import Anchor, Guard, GuardedMethod, Spend, SqliteLedger, serve
 from licet.guard.ledger import LedgerUnavailable
 from licet.identity import TRUST_DOMAIN_DEV, audience_of
@@ -61,8 +62,10 @@ Refunds = Callable[[finance_pb2.IssueRefundRequest, grpc.ServicerContext], finan
 class Finance(finance_pb2_grpc.FinanceServicer):
     """The handlers, with or without a gate: only how a refund is run differs."""
 
-    def __init__(self, book: sqlite3.Connection, refunds: Refunds, calls: "CallsFile") -> None:
-        self._book, self._refunds, self._calls = book, refunds, calls
+    def __init__(
+        self, book: sqlite3.Connection, refunds: Refunds, calls: "CallsFile", spans: ToolSpans
+    ) -> None:
+        self._book, self._refunds, self._calls, self._spans = book, refunds, calls, spans
         self._reading = threading.Lock()
 
     def IssueRefund(  # noqa: N802 - the proto's name
@@ -81,7 +84,7 @@ class Finance(finance_pb2_grpc.FinanceServicer):
         """Say how the order is now."""
         self._calls.note("GetOrder", context)
         try:
-            with self._reading:
+            with self._spans.call("GetOrder", context), self._reading:
                 return read_order(self._book, request.order_id).response()
         except UnknownOrder:
             context.abort(grpc.StatusCode.NOT_FOUND, f"no order `{request.order_id}`")
@@ -91,9 +94,10 @@ class Finance(finance_pb2_grpc.FinanceServicer):
     ) -> finance_pb2.SearchPolicyResponse:
         """Find passages that hold any of the words; all of them when none does."""
         self._calls.note("SearchPolicy", context)
-        words = request.query.lower().split()
-        found = [text for text in POLICY_TEXT if any(word in text.lower() for word in words)]
-        return finance_pb2.SearchPolicyResponse(passages=found or POLICY_TEXT)
+        with self._spans.call("SearchPolicy", context):
+            words = request.query.lower().split()
+            found = [text for text in POLICY_TEXT if any(word in text.lower() for word in words)]
+            return finance_pb2.SearchPolicyResponse(passages=found or POLICY_TEXT)
 
 
 class CallsFile:
@@ -177,7 +181,7 @@ def gated(settings: Settings) -> grpc.Server:
 
         return method(request, context, change)
 
-    server = _server(Finance(book, refunds, CallsFile(settings.calls_file)))
+    server = _server(Finance(book, refunds, CallsFile(settings.calls_file), ToolSpans(tracing)))
     serve(guard, server)
     _bind_socket(server, settings.socket)
     return server
@@ -193,14 +197,20 @@ def ungated(environ: Mapping[str, str]) -> tuple[grpc.Server, int]:
     if host not in {"127.0.0.1", "localhost", "[::1]"}:
         raise ValueError(f"ungated, the tool listens on loopback only, not on `{host}`")
     lock = threading.Lock()
+    spans = ToolSpans(configure("finance", environ.get("LICET_OTLP_ENDPOINT", "")))
 
     def refunds(
-        request: finance_pb2.IssueRefundRequest, _context: grpc.ServicerContext
+        request: finance_pb2.IssueRefundRequest, context: grpc.ServicerContext
     ) -> finance_pb2.IssueRefundResponse:
-        with lock, LooseStep(book) as step:
+        with (
+            spans.call("IssueRefund", context) as (recording, span),
+            lock,
+            recording.span(telemetry.SPAN_LEDGER_COMMIT, under=span),
+            LooseStep(book) as step,
+        ):
             return refund(request, step)
 
-    server = _server(Finance(book, refunds, CallsFile(environ.get("LICET_TOOL_CALLS_FILE", ""))))
+    server = _server(Finance(book, refunds, CallsFile(environ.get("LICET_TOOL_CALLS_FILE", "")), spans))
     bound = server.add_insecure_port(f"{host}:{port}")
     if port_file := environ.get("LICET_PORT_FILE"):
         Path(port_file).write_text(f"{bound}\n")
