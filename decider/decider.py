@@ -37,6 +37,7 @@ from decider.quota import Quota
 from decider.reader import ReadFailed, ToolReader
 from decider.record import decision_fields, failure_event, hold_fields, verdict_event
 from decider.rounds import Standing, standing_of
+from decider.visible import visible_methods
 from decider.votes import Bench, HoldState, Tally, tally
 from licet import telemetry
 from licet.call import tool_key
@@ -48,7 +49,7 @@ from licet.statement import SigningKey, canonical
 from licet.streams import Connection, StreamsError
 from licet.tracing import Recording, Span
 from licet.v1 import decider_pb2
-from licet.v1.decider_pb2 import DecideRequest, DecideResponse
+from licet.v1.decider_pb2 import DecideRequest, DecideResponse, ListVisibleMethodsResponse
 from licet.v1.statement_pb2 import Signed
 
 logger = logging.getLogger(__name__)
@@ -125,6 +126,16 @@ class Decider:
             recording.keep()
             await case.record_failure(refusal)
         return refusal
+
+    def visible(self, task_id: str, peer: str) -> ListVisibleMethodsResponse | Refusal:
+        """Return the methods that a model working on one of the peer's tasks may be shown."""
+        in_force, task = self._parts.configuration.current, self._parts.house.tasks.get(task_id)
+        if in_force is None:
+            return Refusal(Reason.BEACON_STALE, "no configuration is in force")
+        if task is None or task.caller != peer:
+            return Refusal(Reason.TASK_UNKNOWN)
+        shown = visible_methods(self._parts.house, task, in_force.bundle.rules.rules)
+        return ListVisibleMethodsResponse(methods=shown)
 
     async def _over_quota(self, request: DecideRequest, peer: str) -> Refusal:
         clock, refusal = self._parts.clock, Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up")

@@ -132,3 +132,12 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         if isinstance(answer, Refusal):
             await abort(context, answer)
         return answer
+
+    async def ListVisibleMethods(  # noqa: N802 - the name of the RPC
+        self, request: decider_pb2.ListVisibleMethodsRequest, context: Context
+    ) -> decider_pb2.ListVisibleMethodsResponse:
+        """Return the methods that a task's agent may be shown; hiding is no boundary."""
+        answer = self._decider.visible(request.task_id, await self._peer(context))
+        if isinstance(answer, Refusal):
+            await abort(context, answer)
+        return answer

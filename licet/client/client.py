@@ -37,6 +37,7 @@ from licet.refusal import Reason
 from licet.telemetry import REASON, SPAN_DECIDE
 from licet.tracing import Recording, Span, Tracing, configure, inject
 from licet.v1 import decider_pb2_grpc
+from licet.v1.decider_pb2 import ListVisibleMethodsRequest
 from licet.v1.decision_pb2 import Decision
 
 S = TypeVar("S")
@@ -120,6 +121,19 @@ class Client:
         except grpc.RpcError as error:
             raise undecided(error) from error
         return answered(response, step.body, lambda timeout_s: self._wait(step, timeout_s))
+
+    def visible_tools(self, task: str) -> frozenset[str]:
+        """Return the method paths that the model may be shown: those that some rule could allow.
+
+        A shorter list for the model, and no boundary: what is shown may be denied, and what is hidden is
+        stopped at the door all the same. Raises `Refused`, `Unavailable`.
+        """
+        request = ListVisibleMethodsRequest(task_id=task)
+        try:
+            answer = self._decider.ListVisibleMethods(request, timeout=TIMEOUT_S, metadata=self._own)
+        except grpc.RpcError as error:
+            raise undecided(error) from error
+        return frozenset(method.method for method in answer.methods)
 
     def outcome(self, decision: Decision) -> str:
         """Return how the step of a decision ended: EXECUTED, FAILED_NO_EFFECT, VOIDED, UNKNOWN or NONE.

@@ -43,6 +43,9 @@ ASK_AGAIN: Final = frozenset(
 SILENT: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 """Statuses that gRPC itself makes up when nobody answered."""
 
+FINAL: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "INVALID_ARGUMENT", "UNIMPLEMENTED"})
+"""Statuses of the decider that asking again does not change."""
+
 RETRY_AFTER_S: Final = (0.2, 1.0)
 """How long to wait before each new try, in seconds."""
 
@@ -150,9 +153,12 @@ def _decision(payload: bytes) -> Decision:
 
 
 def undecided(error: grpc.RpcError) -> GateError:
-    """Return what a failed Decide means: nothing was sent to the tool, whatever the status."""
+    """Return what a failed request to the decider means: nothing was sent to the tool, whatever the status."""
     reason, told = reason_of(error)
-    return Unavailable(reason or _code(error), told.get("safeReason") or _text(error, reason))
+    text = told.get("safeReason") or _text(error, reason)
+    if _code(error) in FINAL:
+        return Refused(reason or _code(error), text)
+    return Unavailable(reason or _code(error), text)
 
 
 def refused(error: grpc.RpcError, permitted: Permitted) -> GateError | None:

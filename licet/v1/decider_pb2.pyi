@@ -306,3 +306,87 @@ class GetOutcomeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetOutcomeResponse: _TypeAlias = GetOutcomeResponse  # noqa: Y015
+
+@_typing.final
+class ListVisibleMethodsRequest(_message.Message):
+    """Asks which methods a model may be shown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """One of the caller's own tasks."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVisibleMethodsRequest: _TypeAlias = ListVisibleMethodsRequest  # noqa: Y015
+
+@_typing.final
+class ListVisibleMethodsResponse(_message.Message):
+    """The methods that some rule could allow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METHODS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def methods(self) -> _containers.RepeatedCompositeFieldContainer[Global___VisibleMethod]:
+        """By tool and path."""
+
+    def __init__(
+        self,
+        *,
+        methods: _abc.Iterable[Global___VisibleMethod] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["methods", b"methods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVisibleMethodsResponse: _TypeAlias = ListVisibleMethodsResponse  # noqa: Y015
+
+@_typing.final
+class VisibleMethod(_message.Message):
+    """A method that some rule could allow to this agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUDIENCE_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    audience: _builtins.str
+    """Audience of the tool."""
+    tool: _builtins.str
+    """The tool's name."""
+    method: _builtins.str
+    """Full method path."""
+    operation: _builtins.str
+    """Operation."""
+    tier: _builtins.int
+    """Risk tier."""
+    def __init__(
+        self,
+        *,
+        audience: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        method: _builtins.str = ...,
+        operation: _builtins.str = ...,
+        tier: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience", b"audience", "method", b"method", "operation", b"operation", "tier", b"tier", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VisibleMethod: _TypeAlias = VisibleMethod  # noqa: Y015

@@ -55,6 +55,11 @@ class DeciderServiceStub:
                 request_serializer=licet_dot_v1_dot_decider__pb2.GetOutcomeRequest.SerializeToString,
                 response_deserializer=licet_dot_v1_dot_decider__pb2.GetOutcomeResponse.FromString,
                 _registered_method=True)
+        self.ListVisibleMethods = channel.unary_unary(
+                '/licet.v1.DeciderService/ListVisibleMethods',
+                request_serializer=licet_dot_v1_dot_decider__pb2.ListVisibleMethodsRequest.SerializeToString,
+                response_deserializer=licet_dot_v1_dot_decider__pb2.ListVisibleMethodsResponse.FromString,
+                _registered_method=True)
 
 
 class DeciderServiceServicer:
@@ -89,6 +94,14 @@ class DeciderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListVisibleMethods(self, request, context):
+        """The methods that a task's agent may be shown. A convenience for the model's list and no boundary: what is
+        shown may be denied, and what is hidden is stopped at the door all the same.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DeciderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +124,11 @@ def add_DeciderServiceServicer_to_server(servicer, server):
                     servicer.GetOutcome,
                     request_deserializer=licet_dot_v1_dot_decider__pb2.GetOutcomeRequest.FromString,
                     response_serializer=licet_dot_v1_dot_decider__pb2.GetOutcomeResponse.SerializeToString,
+            ),
+            'ListVisibleMethods': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListVisibleMethods,
+                    request_deserializer=licet_dot_v1_dot_decider__pb2.ListVisibleMethodsRequest.FromString,
+                    response_serializer=licet_dot_v1_dot_decider__pb2.ListVisibleMethodsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +240,33 @@ class DeciderService:
             '/licet.v1.DeciderService/GetOutcome',
             licet_dot_v1_dot_decider__pb2.GetOutcomeRequest.SerializeToString,
             licet_dot_v1_dot_decider__pb2.GetOutcomeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListVisibleMethods(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/licet.v1.DeciderService/ListVisibleMethods',
+            licet_dot_v1_dot_decider__pb2.ListVisibleMethodsRequest.SerializeToString,
+            licet_dot_v1_dot_decider__pb2.ListVisibleMethodsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,10 @@ class DeciderServiceStub:
     """A signed artifact by its SHA-256: bundle, key set or revocation list."""
     GetOutcome: _grpc.UnaryUnaryMultiCallable[_decider_pb2.GetOutcomeRequest, _decider_pb2.GetOutcomeResponse]
     """How a step ended, for the permit's own caller."""
+    ListVisibleMethods: _grpc.UnaryUnaryMultiCallable[_decider_pb2.ListVisibleMethodsRequest, _decider_pb2.ListVisibleMethodsResponse]
+    """The methods that a task's agent may be shown. A convenience for the model's list and no boundary: what is
+    shown may be denied, and what is hidden is stopped at the door all the same.
+    """
 
 @_typing.type_check_only
 class DeciderServiceAsyncStub(DeciderServiceStub):
@@ -55,6 +59,10 @@ class DeciderServiceAsyncStub(DeciderServiceStub):
     """A signed artifact by its SHA-256: bundle, key set or revocation list."""
     GetOutcome: _aio.UnaryUnaryMultiCallable[_decider_pb2.GetOutcomeRequest, _decider_pb2.GetOutcomeResponse]  # type: ignore[assignment]
     """How a step ended, for the permit's own caller."""
+    ListVisibleMethods: _aio.UnaryUnaryMultiCallable[_decider_pb2.ListVisibleMethodsRequest, _decider_pb2.ListVisibleMethodsResponse]  # type: ignore[assignment]
+    """The methods that a task's agent may be shown. A convenience for the model's list and no boundary: what is
+    shown may be denied, and what is hidden is stopped at the door all the same.
+    """
 
 class DeciderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Makes decisions. It never runs tools."""
@@ -90,5 +98,15 @@ class DeciderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_decider_pb2.GetOutcomeResponse, _abc.Awaitable[_decider_pb2.GetOutcomeResponse]]:
         """How a step ended, for the permit's own caller."""
+
+    @_abc_1.abstractmethod
+    def ListVisibleMethods(
+        self,
+        request: _decider_pb2.ListVisibleMethodsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_decider_pb2.ListVisibleMethodsResponse, _abc.Awaitable[_decider_pb2.ListVisibleMethodsResponse]]:
+        """The methods that a task's agent may be shown. A convenience for the model's list and no boundary: what is
+        shown may be denied, and what is hidden is stopped at the door all the same.
+        """
 
 def add_DeciderServiceServicer_to_server(servicer: DeciderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

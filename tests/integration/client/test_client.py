@@ -18,7 +18,7 @@ from licet.metadata import DEV_IDENTITY, PERMIT
 from licet.permit import verify_permit
 from licet.refusal import DOMAIN, MESSAGE, Reason, Refusal
 from licet.v1.decision_pb2 import Decision
-from tests.worlds.decisions import REFUND_BOT, House, order
+from tests.worlds.decisions import REFUND_BOT, SUPPORT_BOT, House, order
 
 pytestmark = pytest.mark.asyncio
 
@@ -210,6 +210,36 @@ async def waited(hold: Held) -> None:
     result = await asyncio.to_thread(hold.wait, 0.1)
     if asyncio.iscoroutine(result):
         await result
+
+
+async def test_model_is_shown_what_some_rule_could_allow_and_hiding_is_no_boundary(
+    house: House, door: Any
+) -> None:
+    where: dict[str, Any] = {
+        "decider": f"127.0.0.1:{house.process.port}",
+        "tools": {"finance": f"127.0.0.1:{door.port}"},
+        "identity": SUPPORT_BOT,
+    }
+    shown = {"/fin.v1.Finance/GetOrder", "/fin.v1.Finance/SearchPolicy"}
+    async with AsyncClient(**where) as client:
+        assert await client.visible_tools("task_790") == shown
+        with pytest.raises(Refused, match="TASK_UNKNOWN"):
+            await client.visible_tools("task_789")
+        stub: Any = client.stub(finance_pb2_grpc.FinanceStub, task="task_790")
+        with pytest.raises(Denied):
+            await stub.IssueRefund(request(), call_id="a-cached-list")
+    with Client(**where | {"identity": REFUND_BOT}) as blocking:
+        listed = await asyncio.to_thread(blocking.visible_tools, "task_789")
+    assert listed == shown | {"/fin.v1.Finance/IssueRefund"}
+
+
+async def test_client_without_an_identity_hears_so_at_once(house: House, door: Any) -> None:
+    where = {"decider": f"127.0.0.1:{house.process.port}", "tools": {"finance": f"127.0.0.1:{door.port}"}}
+    async with AsyncClient(**where) as client:  # type: ignore[arg-type]
+        stub: Any = client.stub(finance_pb2_grpc.FinanceStub, task="task_789")
+        with pytest.raises(Refused, match="CALLER_UNKNOWN"):
+            await stub.IssueRefund(request(), call_id="s1")
+    assert not door.permits
 
 
 async def test_settings_name_every_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
