@@ -182,6 +182,10 @@ class Stack:
         """URL of the ClickHouse front."""
         return self._told.clickhouse_url
 
+    def audit_environment(self) -> dict[str, str]:
+        """Return the variables that `licet audit` commands need to ask this stack."""
+        return {**self._told.shared("audit"), **self._told.store()}
+
     @property
     def traces(self) -> TraceStore | None:
         """The local trace store; None when spans go elsewhere."""

@@ -26,7 +26,9 @@ def test_kills_under_load_lose_nothing_and_double_nothing(tmp_path: Path) -> Non
         load = run_load(house, SECONDS, killer)
         print(f"killed {dict(killer.killed)}, steps ended {dict(load.ended)}")  # noqa: T201 - as above
         records = settle(house, load)
+        sound, said = house.verify()
     assert violations(records, load) == ()
+    assert sound, said
     assert killer.killed.total() >= 10
     assert set(killer.killed) == set(Killer.PARTS)
     assert load.ended.total() >= SECONDS * CALLS_PER_S

@@ -51,3 +51,9 @@ def test_every_attack_has_a_lawful_twin() -> None:
     """An attack that fails proves nothing if the lawful call beside it fails too."""
     for case in _played:
         assert any(attempt.lawful for attempt in case.attempts), case.name
+
+
+def test_whole_audit_of_the_cases_is_sound(house: House) -> None:
+    """After forged permits, restarts, wiped disks and an outage: every chain, checkpoint and column."""
+    sound, said = house.verify()
+    assert sound, said

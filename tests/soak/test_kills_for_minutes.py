@@ -35,6 +35,8 @@ def test_ten_minutes_of_kills_end_with_every_outcome_known(tmp_path: Path) -> No
             time.sleep(5)
             records = read_records(house)
         records = settle(house, load)
+        sound, said = house.verify()
+    assert sound, said
     assert not left, f"{len(left)} rounds have no outcome"
     assert violations(records, load) == ()
     assert killer.killed.total() >= KILLS

@@ -63,6 +63,14 @@ class Demo:
         evidence.read_all(self._house, played, lambda case: self._show_cases([case], played.index(case) + 1))
         return played
 
+    def verify(self) -> dict[str, Any]:
+        """Have the whole audit verified: chains, checkpoints, columns, spends against decisions."""
+        self._progress("verifying the audit")
+        sound, said = self._house.verify()
+        self.right &= sound
+        self._say(f"\nlicet audit verify: {said}")
+        return {"sound": sound, "said": said}
+
     def _tell(self, told: Told, *, expected_minor: int, expected_calls: int) -> None:
         self.right &= (told.ledger_minor, told.refund_calls) == (expected_minor, expected_calls)
         for line in report.story_lines(told, self._tree(told.trace_id)):
@@ -116,6 +124,7 @@ def _show(directory: Path, say: Callable[[str], None], started: float) -> tuple[
         demo = Demo(house, say, progress)
         result = demo.opening(tool)
         cases = demo.cases()
+        result["audit"] = demo.verify()
         progress("stopping")
     return {**result, "cases": [report.case_json(case) for case in cases]}, demo.right
 

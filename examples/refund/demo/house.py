@@ -5,6 +5,7 @@ own count, the evidence in ClickHouse. Nothing is told by the part that is being
 """
 
 import itertools
+import os
 import re
 import shutil
 import sqlite3
@@ -124,6 +125,14 @@ class House:
                 yield
             finally:
                 connection.execute("ROLLBACK")
+
+    def verify(self) -> tuple[bool, str]:
+        """Run `licet audit verify` on the store; return whether it is sound, and its last line."""
+        command = [sys.executable, "-m", "licet", "audit", "verify"]
+        environment = {**os.environ, **self.stack.audit_environment()}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+        said = (done.stdout.strip() or done.stderr.strip() or "it said nothing").splitlines()
+        return done.returncode == 0, said[-1]
 
     # --- disturbances ---
 
