@@ -141,3 +141,24 @@ def catalog_show(
         return
     for row in rows:
         typer.echo(f"{row['tier']}  {row['operation']:<24} {row['method']:<44} {str(row['digest'])[:16]}")
+
+
+@catalog_app.command("draft")
+def catalog_draft(
+    descriptors: Annotated[Path, typer.Argument(help="FileDescriptorSet with imports")],
+    tool: Annotated[str, typer.Option(help="the tool's name")],
+) -> None:
+    """Print a first tools.yaml from a descriptor set, every guess marked.
+
+    Example:
+        protoc --include_imports --descriptor_set_out=descriptors.binpb finance.proto
+        licet catalog draft descriptors.binpb --tool finance > tools.yaml
+    """
+    from decider.catalog.descriptors import Descriptors, DescriptorsError
+    from decider.catalog.draft import draft
+    from decider.source import SourceError, read_bytes
+
+    try:
+        typer.echo(draft(tool, Descriptors(read_bytes(descriptors))), nl=False)
+    except (DescriptorsError, SourceError) as error:
+        fail(error)

@@ -153,7 +153,7 @@ def _decision(payload: bytes) -> Decision:
 
 
 def undecided(error: grpc.RpcError) -> GateError:
-    """Return what a failed request to the decider means: nothing was sent to the tool, whatever the status."""
+    """Return what a failed request to the decider means: nothing was sent to the tool, whatever it is."""
     reason, told = reason_of(error)
     text = told.get("safeReason") or _text(error, reason)
     if _code(error) in FINAL:
