@@ -1,7 +1,7 @@
 """What each process of the embedded house is told: its `LICET_…` variables, and nothing that is not its own.
 
-No part gets another part's key file named; that all of them lie in one directory is what makes this a
-development house (docs/operations.md says how production hands them out).
+No part gets another part's key file named. That all of them lie in one directory is what makes this a
+development house: in production each process is given its own and nothing else.
 """
 
 import json

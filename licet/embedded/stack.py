@@ -295,7 +295,14 @@ class Stack:
     def _start_receiver(self) -> None:
         if self._keeps_traces:
             self._traces = TraceStore(self.layout.traces)
-            self._receiver = OtlpReceiver(self._traces, self._told.listen("otlp"))
+            listen = self._told.listen("otlp")
+            try:
+                self._receiver = OtlpReceiver(self._traces, listen)
+            except RuntimeError as error:
+                raise StartError(
+                    f"`{listen}` is taken by another program: stop that one, or remove `{self.layout.ports}` "
+                    "for new ports"
+                ) from error
             self._receiver.start()
 
     def _forget_last_run(self) -> None:
