@@ -87,7 +87,7 @@ def _method(path: str, descriptors: Descriptors) -> Iterator[str]:
     if kind in {"", "id", "name"}:
         kind = snake_case(name).partition("_")[2] or "resource"
     if shape.identifier:
-        yield f'    resource: "{kind}:{{{shape.identifier}}}"  # guessed: the first field that looks like an id'
+        yield f'    resource: "{kind}:{{{shape.identifier}}}"  # guessed: the first field like an id'
     if shape.money is not None:
         yield f"    money: {{amount: {shape.money[0]}, currency: {shape.money[1]}}}"
     if tier == 5:
