@@ -151,13 +151,16 @@ def _rows(client: Any, condition: str, parameters: Mapping[str, Any]) -> list[Ro
     return [dict(zip(FIELDS, row, strict=True)) for row in result.result_rows]
 
 
-def rows_of_steps(client: Any, spend_ids: Sequence[str], decision_ids: Sequence[str]) -> list[Row]:
-    """Return every row of these steps and decisions, oldest first."""
+def rows_of_steps(
+    client: Any, spend_ids: Sequence[str], decision_ids: Sequence[str], *, since_us: int = 0
+) -> list[Row]:
+    """Return every row of these steps and decisions that was stored since `since_us`, oldest first."""
     return _rows(
         client,
-        "(spend_id != '' AND spend_id IN {spends:Array(String)})"
-        " OR (decision_id != '' AND decision_id IN {decisions:Array(String)})",
-        {"spends": list(spend_ids), "decisions": list(decision_ids)},
+        "js_time >= fromUnixTimestamp64Micro({since:Int64})"
+        " AND ((spend_id != '' AND spend_id IN {spends:Array(String)})"
+        " OR (decision_id != '' AND decision_id IN {decisions:Array(String)}))",
+        {"spends": list(spend_ids), "decisions": list(decision_ids), "since": max(since_us, 0)},
     )
 
 
@@ -177,9 +180,21 @@ def beside_rows(client: Any, rows: Iterable[Row]) -> list[Row]:
     return _rows(
         client,
         "resource IN {resources:Array(String)} AND (kind = 'ledger.changed' OR startsWith(kind, 'decision.'))"
-        " AND time_us BETWEEN {first:Int64} AND {last:Int64}",
-        {"resources": resources, "first": min(times) - WINDOW_US, "last": max(times) + WINDOW_US},
+        " AND time_us BETWEEN {first:Int64} AND {last:Int64}"
+        " AND time BETWEEN fromUnixTimestamp64Micro({from:Int64}) AND fromUnixTimestamp64Micro({to:Int64})",
+        {
+            "resources": resources,
+            "first": min(times) - WINDOW_US,
+            "last": max(times) + WINDOW_US,
+            "from": _clamped(min(times) - WINDOW_US),
+            "to": _clamped(max(times) + WINDOW_US),
+        },
     )
+
+
+def _clamped(time_us: int) -> int:
+    """As the column `time` is: held within 1970 to 2100."""
+    return max(min(time_us, 4102444800000000), 0)
 
 
 def unique(rows: Iterable[Row]) -> list[Row]:

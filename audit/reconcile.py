@@ -32,7 +32,7 @@ CHUNK: Final = 200
 """Steps judged by one query."""
 NEW_FIELDS: Final = (
     "js_seq", "kind", "spend_id", "decision_id", "tenant", "tool", "resource", "entry", "change_id",
-    "account", "amount_minor", "currency", "time_us", "issuer",
+    "account", "amount_minor", "currency", "time_us", "issuer", "js_time_us",
 )  # fmt: skip
 MAX_NEW: Final = 20_000
 """Rows looked at in one poll; the rest come with the next."""
@@ -40,6 +40,10 @@ REMEMBERED: Final = 200_000
 """Verdicts kept in memory to see a change of verdict; an older step is raised again if it changes."""
 LOOKBACK_H: Final = 24
 READER_TIER: Final = 4
+CLOCK_US: Final = 3_600_000_000
+"""JetStream's clock may go back by so much when its leader changes."""
+KEPT_US: Final = 26 * 3_600_000_000
+"""A step's rows were stored within so much of one another, or it is no open step any more."""
 STRAY_US: Final = 10_000_000
 """A ledger row whose spend id is on no other record after 10 s belongs to no step."""
 FENCE_FAILURES: Final = 5
@@ -65,8 +69,9 @@ WHERE js_time > now() - toIntervalHour({hours:UInt32}) AND step != ''
 """
 NEW_ROWS: Final = """
 SELECT js_seq, kind, spend_id, decision_id, tenant, tool, resource, entry, change_id, account, amount_minor,
-    currency, time_us, issuer
+    currency, time_us, issuer, js_time_us
 FROM events WHERE js_stream = {stream:String} AND js_seq > {last:UInt64}
+  AND js_time >= fromUnixTimestamp64Micro({since:Int64})
 ORDER BY js_seq LIMIT {limit:UInt32}
 """
 
@@ -100,6 +105,7 @@ class Reconciler:
         self._tracing = tracing or Tracing("licet-reconciler")
         self._cursors: dict[str, int] | None = None
         self._cursors_of_ledgers = defaultdict(int, ledger_cursors)
+        self._seen_us: dict[str, int] = {}
         self._strays: dict[str, Change] = {}
         self._open: dict[str, None] = {}
         self._verdicts: OrderedDict[str, FindingClass] = OrderedDict()
@@ -145,10 +151,11 @@ class Reconciler:
         assert self._cursors is not None
         raised = 0
         for stream in self._streams:
-            given = {"stream": stream, "last": self._cursors.get(stream, 0), "limit": MAX_NEW}
+            last, since = self._cursors.get(stream, 0), self._seen_us.get(stream, 0)
+            given = {"stream": stream, "last": last, "limit": MAX_NEW, "since": max(since - CLOCK_US, 0)}
             for row in await self._query(NEW_ROWS, given):
                 raised += await self._notice(dict(zip(NEW_FIELDS, row, strict=True)), now_us)
-                self._cursors[stream] = int(row[0])
+                self._cursors[stream], self._seen_us[stream] = int(row[0]), int(row[-1])
         return raised
 
     async def _notice(self, row: Row, now_us: int) -> int:
@@ -164,7 +171,7 @@ class Reconciler:
         return await self._orphan(change({**row, "call_digest": ""}), now_us)
 
     async def _judge(self, steps: Sequence[str], now_us: int) -> int:
-        rows = await asyncio.to_thread(rows_of_steps, self._client, steps, steps)
+        rows = await asyncio.to_thread(rows_of_steps, self._client, steps, steps, since_us=now_us - KEPT_US)
         by_step = group(rows, steps)
         beside = await asyncio.to_thread(beside_rows, self._client, rows) if rows else []
         raised = 0

@@ -135,7 +135,8 @@ class StreamWriter:
             for batch in batches(messages):
                 self._report_gap(position, batch)
                 await self._store(batch, house())
-                position = await asyncio.to_thread(read_position, self._client, self._stream)
+                last = await asyncio.to_thread(read_last, self._client, self._stream)
+                position = Position(batch[0].seq, last)
                 if position.last < batch[0].seq:
                     raise StreamsError(
                         f"the store dropped the batch of `{self._stream}` from {batch[0].seq} on: it knows"
@@ -202,13 +203,22 @@ class StreamWriter:
             expected = message.seq + 1
 
 
-def read_position(client: Any, stream: str) -> Position:
-    """Return how far the store is with `stream`."""
+def read_last(client: Any, stream: str) -> int:
+    """Return the last sequence that the store has of `stream`, 0 for none; answered from a projection."""
     rows = client.query(
-        "SELECT max(batch), max(js_seq) FROM events WHERE js_stream = {stream:String}",
-        parameters={"stream": stream},
+        "SELECT max(js_seq) FROM events WHERE js_stream = {stream:String}", parameters={"stream": stream}
     ).result_rows
-    return Position(int(rows[0][0]), int(rows[0][1])) if rows else Position(0, 0)
+    return int(rows[0][0]) if rows else 0
+
+
+def read_position(client: Any, stream: str) -> Position:
+    """Return how far the store is with `stream`, and where its last batch began."""
+    last = read_last(client, stream)
+    rows = client.query(
+        "SELECT max(batch) FROM events WHERE js_stream = {stream:String} AND js_seq = {last:UInt64}",
+        parameters={"stream": stream, "last": last},
+    ).result_rows
+    return Position(int(rows[0][0]) if last else 0, last)
 
 
 def repair_calls(client: Any, stream: str, position: Position) -> None:

@@ -19,6 +19,7 @@ from audit.migrate import Layout, shipped, statements
 PART_ROWS: Final = 1_000_000
 START: Final = "2026-10-01 00:00:00"
 AT: Final = "2026-10-15 12:00:00"
+SINCE: Final = "2026-10-30 00:00:00"
 WARM: Final = 5
 
 ROWS: Final = """
@@ -72,7 +73,7 @@ def values(engine: Engine) -> dict[str, str]:
     )
     return {
         "id": spend_id, "task": task, "call": call, "resource": resource, "agent": agent,
-        "operation": "refund", "at": AT, "since": AT, "until": "2026-10-15 13:00:00", "hours": "24",
+        "operation": "refund", "at": AT, "since": SINCE, "days": "1", "until": "2026-10-15 13:00:00", "hours": "24",
     }  # fmt: skip
 
 
