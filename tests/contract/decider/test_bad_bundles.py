@@ -1,4 +1,4 @@
-"""Bundles that are nothing, or half of something: refused, or they deny everything; none allows by default."""
+"""Bundles that are nothing, or half of something: refused, or they deny everything; none allows."""
 
 from pathlib import Path
 
