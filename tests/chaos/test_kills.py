@@ -15,7 +15,7 @@ from tests.worlds.chaos import CALLS_PER_S, Killer, run_load, settle, violations
 
 SECONDS = 60
 KILLS = 12
-pytestmark = [pytest.mark.xdist_group("chaos"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_kills_under_load_lose_nothing_and_double_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from examples.refund.demo.house import House
 from examples.refund.demo.play import Play
 from tests.e2e.negative_rows import ROWS
 
-pytestmark = [pytest.mark.xdist_group("house"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 _played: list[Case] = []
 

@@ -29,7 +29,7 @@ from licet.strict import canonical
 from licet.v1.decision_pb2 import Decision
 from licet.v1.statement_pb2 import Signed
 
-pytestmark = [pytest.mark.xdist_group("house"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 Forge = Callable[[Asked, Path], tuple[bytes, ...]]
 

@@ -19,7 +19,7 @@ from licet.client import Client, Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 60
-pytestmark = [pytest.mark.xdist_group("up"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 
 class Up:
