@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/reference from the code: settings, telemetry names, and which tests are which negative tests.
+"""Write docs/reference from the code: settings, and which tests are which negative tests.
 
 `scripts/reference.py` writes the pages anew. `scripts/reference.py --check` changes nothing and fails if one
 is stale, naming it.
@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 
 from audit.settings import AuditSettings  # noqa: E402 - the repository comes first
 from decider.settings import DeciderSettings  # noqa: E402 - as above
-from licet import telemetry  # noqa: E402 - as above
 from licet.client.settings import ClientSettings  # noqa: E402 - as above
 from sidecar.settings import SidecarSettings  # noqa: E402 - as above
 from tests.e2e.negative_rows import ROWS as CASE_ROWS  # noqa: E402 - as above
@@ -55,24 +54,6 @@ def _default(info: Any) -> str:
         return "required"
     value = info.default if info.default is not PydanticUndefined else ""
     return "–" if value in {None, ""} else f"`{value}`"
-
-
-def names() -> str:
-    """Return the page of telemetry names: OpenTelemetry's spelling, and Prometheus' for metrics."""
-    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for constant, value in vars(telemetry).items():
-        if constant.isupper() and isinstance(value, str):
-            group = constant.partition("_")[0] if constant.startswith(("SPAN_", "METRIC_")) else "ATTRIBUTE"
-            groups[group].append((constant, value))
-    lines = ["# Telemetry names", "", NOTE]
-    for group, title in (("SPAN", "Spans"), ("METRIC", "Metrics"), ("ATTRIBUTE", "Attributes and values")):
-        metric = group == "METRIC"
-        lines += ["", f"## {title}", "", "| name | constant |" + (" Prometheus |" if metric else "")]
-        lines.append("|---|---|" + ("---|" if metric else ""))
-        for constant, value in groups[group]:
-            prometheus = f" `{value.replace('.', '_')}…` |" if metric else ""
-            lines.append(f"| `{value}` | `{constant}` |{prometheus}")
-    return "\n".join(lines) + "\n"
 
 
 def negative() -> str:
@@ -122,7 +103,7 @@ def _rows(node: ast.AST) -> Iterator[int]:
 
 def pages() -> dict[str, str]:
     """Return every page by its file name."""
-    return {"settings.md": settings(), "telemetry.md": names(), "negative-tests.md": negative()}
+    return {"settings.md": settings(), "negative-tests.md": negative()}
 
 
 def main() -> int:

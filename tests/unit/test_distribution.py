@@ -26,6 +26,7 @@ SCOPES = {
     "licet/call/schema": ("mcp",),
     "licet/embedded": ("embedded",),
     "licet/guard/postgres": ("guard-postgres",),
+    "licet/metrics": ("sidecar",),
     "sidecar": ("sidecar",),
     "decider": ("decider",),
     "audit": ("audit",),
