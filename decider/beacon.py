@@ -17,6 +17,7 @@ from licet.log import log
 from licet.statement import PayloadType, SigningKey, canonical
 from licet.streams import (
     Connection,
+    SpendMemory,
     StreamsError,
     check_streams,
     spend_position,
@@ -51,7 +52,7 @@ class BeaconPublisher:
         self._key = key
         self._environment = environment
         self._wall_ms, self._monotonic_ms = wall_ms, monotonic_ms
-        self._floor = 0
+        self._memory = SpendMemory()
         self._silent = False
         self.newest: Signed | None = None
 
@@ -88,8 +89,11 @@ class BeaconPublisher:
         problems = await check_streams(self._nc, self._environment, only=spend_streams)
         for problem in problems:
             log(logger, logging.ERROR, "store.unsafe", detail=str(problem))
-        self._floor = max(self._floor, position.last_seq)
         config = in_force.config
+        same_store = self._memory.look(position, config.generation)
+        if not same_store:
+            seen = {"last_seq": position.last_seq, "floor": self._memory.floor}
+            log(logger, logging.ERROR, "store.rolled_back", **seen)
         return Beacon(
             environment=self._environment,
             issued_at_ms=issued_at_ms,
@@ -101,7 +105,7 @@ class BeaconPublisher:
             keyset_sha256=config.keyset_sha256,
             revocations_seq=config.revocations_seq,
             revocations_sha256=config.revocations_sha256,
-            spend_floor=self._floor,
+            spend_floor=self._memory.floor,
             spend_log_origin_seq=position.log_origin_seq,
-            store_safe=not problems,
+            store_safe=same_store and not problems,
         )
