@@ -15,7 +15,7 @@ DEV_STAMP := $(VENV)/.dev-$(call hash,dev)
 RUN_STAMP := $(VENV)/.run-$(call hash,run)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos fmt soak bench proto lock clean
+.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos fmt soak bench proto docs lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -94,6 +94,9 @@ bench: $(DEV_STAMP) ## measure; raw results in bench/results
 proto: $(DEV_STAMP) ## generate licet/v1 from proto/, and the example's code and descriptors
 	@$(BIN)/python scripts/proto
 	@$(BIN)/python -m examples.refund.generate
+
+docs: $(DEV_STAMP) ## write the pages of docs/ that come from the code
+	@for script in scripts/reference.py scripts/refusals.py; do $(BIN)/python $$script; done
 
 lock: ## pin the requirements by hash; ARGS=--upgrade takes newer ones
 	@$(BIN)/python scripts/lock $(ARGS)

@@ -149,15 +149,18 @@ def _how_to(addresses: dict[str, object], layout: DataLayout) -> str:
     return f"""
   decider     {addresses["decider"]}
   sidecars    {tools}
-  ClickHouse  {addresses["clickhouse"]}   user licet, password in {layout.clickhouse_password}
+  ClickHouse  {addresses["clickhouse"]}   user licet
   traces      {addresses["otlp"]}
 
-  export LICET_CLICKHOUSE_URL={addresses["clickhouse"]} \\
-         LICET_CLICKHOUSE_PASSWORD_FILE={layout.clickhouse_password}
-  licet audit evidence --call TASK/CALL     the three evidences of a step
+To ask, in another terminal:
+  export LICET_CLICKHOUSE_URL={addresses["clickhouse"]}
+  export LICET_CLICKHOUSE_PASSWORD_FILE={layout.clickhouse_password}
+  licet audit ask                          lists what can be asked
+  licet audit evidence --call TASK/CALL    the three evidences of a step
   licet trace show last --data {layout.root}
 
-  export LICET_DECIDER={addresses["decider"]} LICET_TOOLS={first} \\
-         LICET_IDENTITY={agent}     what `Client.from_env()` of an agent reads
+For an agent, whose `Client.from_env()` reads it:
+  export LICET_DECIDER={addresses["decider"]} LICET_TOOLS={first}
+  export LICET_IDENTITY={agent}
 
 Ctrl-C stops it."""
