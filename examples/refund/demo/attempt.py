@@ -98,11 +98,13 @@ class Case:
     name: str
     title: str
     attempts: list[Attempt] = field(default_factory=list)
+    broke: str = ""
+    """Why it could not be played to its end."""
 
     @property
     def right(self) -> bool:
-        """Whether every attempt is as expected."""
-        return bool(self.attempts) and all(attempt.right for attempt in self.attempts)
+        """Whether it was played to its end and every attempt is as expected."""
+        return not self.broke and bool(self.attempts) and all(attempt.right for attempt in self.attempts)
 
 
 def _counted(replies: tuple[str, ...]) -> dict[str, int]:

@@ -50,6 +50,8 @@ def case_lines(number: int, case: Case) -> Iterator[str]:
     yield f"{number:>2}  {case.title}"
     for attempt in case.attempts:
         yield from _attempt_lines(attempt)
+    if case.broke:
+        yield f" !! it broke: {case.broke}"
 
 
 def _attempt_lines(attempt: Attempt) -> Iterator[str]:
@@ -118,6 +120,7 @@ def case_json(case: Case) -> dict[str, Any]:
         "case": case.name,
         "title": case.title,
         "right": case.right,
+        "broke": case.broke,
         "attempts": [_attempt_json(attempt) for attempt in case.attempts],
     }
 

@@ -47,6 +47,14 @@ def test_case_without_attempts_is_not_right() -> None:
     assert not Case("empty", "Nothing was tried").right
 
 
+def test_case_that_broke_is_not_right_whatever_its_attempts_were() -> None:
+    case = Case("c", "A case", [_attempt(RIGHT)])
+    assert case.right
+    case.broke = "TimeoutError: the call in the tool"
+    assert not case.right
+    assert case_json(case)["broke"]
+
+
 def test_rows_fit_and_mark_what_is_wrong() -> None:
     attempt = _attempt(replace(RIGHT, refund_calls=2))
     attempt.steps.append(_Step())  # type: ignore[arg-type] # all that a row shows of one
