@@ -29,7 +29,19 @@ from licet.tracing import Tracing
 from sidecar.exchange import Answered, Pairs, Refused, Reply, Request, ToolAnswer
 from sidecar.mask import masked
 from sidecar.outcome import Outcome, outcome_of
-from sidecar.parts import Beacons, Clock, Decider, Denied, Fenced, Fences, Forward, Journal, Spend, Tool
+from sidecar.parts import (
+    Beacons,
+    Clock,
+    Decider,
+    Denied,
+    Fenced,
+    Fences,
+    Forward,
+    Journal,
+    Meter,
+    Spend,
+    Tool,
+)
 from sidecar.quota import Quota
 from sidecar.record import Record, door_event
 from sidecar.trace import DoorTrace
@@ -68,6 +80,7 @@ class Parts:
     nonce: Callable[[int], bytes]
     reconciler: str
     decider: Decider | None = None
+    meter: Meter | None = None
 
 
 @dataclass(slots=True)
@@ -267,7 +280,14 @@ class Door:
 
     def _fault(self, call: Call, fault: Exception) -> Reply:
         self.faults += 1
-        log(LOG, logging.ERROR, "door.fault", error=type(fault).__name__, forwarded=call.forwarded)
+        log(
+            LOG,
+            logging.ERROR,
+            "door.fault",
+            error=type(fault).__name__,
+            forwarded=call.forwarded,
+            **call.trace.ids(),
+        )
         LOG.debug("door.fault", exc_info=fault)
         call.trace.fail(type(fault).__name__)
         call.record.detail = f"unexpected {type(fault).__name__}"
@@ -286,10 +306,26 @@ class Door:
             await self._parts.journal.append(kind, **fields, **call.trace.ids())
         except Exception as fault:  # noqa: BLE001 # no reply leaves without its event
             reason = Reason.OUTCOME_UNKNOWN if call.forwarded else Reason.AUDIT_BACKPRESSURE
-            log(LOG, logging.ERROR, "door.event_lost", error=type(fault).__name__, kind=kind)
+            log(
+                LOG,
+                logging.ERROR,
+                "door.event_lost",
+                error=type(fault).__name__,
+                kind=kind,
+                **call.trace.ids(),
+            )
             self.faults += 1
             reply = Refused(refusal=Refusal(reason), trailers=call.trailers)
         call.trace.close(kind, fields, reply)
+        if self._parts.meter is not None:
+            said = reply.refusal.reason.value if isinstance(reply, Refused) else call.record.reason
+            self._parts.meter.concluded(
+                enforcement=kind.rpartition(".")[2],
+                reason=said,
+                outcome=str(fields["outcome"]),
+                seconds=call.trace.seconds,
+                trace=call.trace.here(),
+            )
         return reply
 
     def _expired(self, call: Call) -> bool:

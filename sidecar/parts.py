@@ -119,6 +119,15 @@ class Decider(Protocol):
         """Ask with the exact bytes and the authenticated peer; never raises for what the decider did."""
 
 
+class Meter(Protocol):
+    """What is counted of calls."""
+
+    def concluded(
+        self, *, enforcement: str, reason: str, outcome: str, seconds: float, trace: TraceContext
+    ) -> None:
+        """Count one call that has ended; neither waits nor raises."""
+
+
 class FenceOutcomes(Protocol):
     """Where the outcome that a fence found is written."""
 

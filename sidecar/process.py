@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from grpc import aio
 
-from licet import tracing
+from licet import metrics, tracing
 from licet.identity import audience_of, reconciler_id, sidecar_id
 from licet.journal import Journal
 from licet.keyfile import read_public, read_secret, read_signing_key
@@ -30,6 +30,7 @@ from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified, iden
 from sidecar.guard_link import GuardLink
 from sidecar.health import HealthServer
 from sidecar.knowledge import Identity, Knowledge
+from sidecar.meter import DoorMeter, TimedSpend, observe
 from sidecar.quota import Quota
 from sidecar.settings import SidecarSettings
 from sidecar.store import Store
@@ -72,6 +73,9 @@ class Sidecar:
         self._audience = audience_of(domain, env, tool)
         self._source = sidecar_id(domain, env, tool)
         self._tracing = tracing.configure("licet-sidecar", settings.otlp_endpoint, settings.instance)
+        self._metrics = metrics.configure(
+            "licet-sidecar", settings.metrics_endpoint, settings.metrics_listen, settings.instance
+        )
         self._tool = SocketTool(settings.tool_socket)
         self._guard = GuardLink(self._tool.channel)
         certificates = _certificates(settings)
@@ -95,6 +99,7 @@ class Sidecar:
             self._guard.hand_over,
         )
         await self._open_store()
+        observe(self._metrics, self._knowledge, self._journal, self._store)
         self._tool.start()
         self._door = self._make_door()
         self._run(self._knowledge.run(), self._store.run(), Watch(self._knowledge, self._journal).run())
@@ -116,9 +121,16 @@ class Sidecar:
         await self._health.stop()
         await self._tool.close()
         await self._decider.close()
-        self._tracing.shutdown()
+        await asyncio.gather(
+            asyncio.to_thread(self._tracing.shutdown), asyncio.to_thread(self._metrics.shutdown)
+        )
         log(LOG, logging.INFO, "sidecar.stopped", left_open=left)
         return left
+
+    @property
+    def metrics_port(self) -> int:
+        """Where Prometheus scrapes; 0 where it does not."""
+        return self._metrics.port
 
     def reasons(self) -> dict[str, str]:
         """Return why each subsystem is not ready; empty texts for those that are."""
@@ -178,7 +190,7 @@ class Sidecar:
             clock=self._clock,
             quota=Quota(per_second=settings.quota_per_second, burst=settings.quota_burst),
             beacons=self._knowledge,
-            spend=self._store,
+            spend=TimedSpend(self._store, self._metrics),
             tool=self._tool,
             journal=self._journal,
             fences=Fence(self._guard, self._store, self._knowledge.state, self._clock),
@@ -186,6 +198,7 @@ class Sidecar:
             nonce=secrets.token_bytes,
             reconciler=reconciler_id(settings.trust_domain, settings.environment),
             decider=self._decider,
+            meter=DoorMeter(self._metrics),
         )
         return Door(parts, Limits(tool_timeout_ms=settings.tool_timeout_ms))
 
@@ -209,7 +222,8 @@ class Sidecar:
         _write_port(settings.health_port_file, self.health_port)
         if settings.dev_identity:
             log(LOG, logging.WARNING, "sidecar.development_identities", listen=settings.listen)
-        log(LOG, logging.INFO, "sidecar.listening", port=self.port, health_port=self.health_port)
+        ports = {"port": self.port, "health_port": self.health_port, "metrics_port": self.metrics_port}
+        log(LOG, logging.INFO, "sidecar.listening", **ports)
 
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
         running = asyncio.get_running_loop()

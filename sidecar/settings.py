@@ -86,6 +86,12 @@ class SidecarSettings(BaseSettings):
     otlp_endpoint: str | None = Field(
         default=None, description="OTLP/gRPC endpoint for spans; none keeps none"
     )
+    metrics_endpoint: str | None = Field(
+        default=None, description="OTLP/gRPC endpoint for metrics; none sends none"
+    )
+    metrics_listen: Address | None = Field(
+        default=None, description="where Prometheus may scrape /metrics, without TLS; none serves none"
+    )
 
     quota_per_second: float = Field(default=200.0, gt=0, description="calls a second and caller")
     quota_burst: int = Field(default=400, ge=1, description="calls a caller may make at once")

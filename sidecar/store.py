@@ -104,6 +104,11 @@ class Store:
             return "no beacon yet that looked at the store since it came back"
         return ""
 
+    @property
+    def waiting_outcomes(self) -> int:
+        """How many outcome records have no ack yet."""
+        return self._spend.waiting_outcomes if self._spend is not None else 0
+
     async def run(self) -> None:
         """Come in, then relay the outbox until cancelled."""
         relay = await self._come_in()

@@ -57,6 +57,11 @@ class DoorTrace:
         with self._recording.span(telemetry.SPAN_PERMIT_SPEND, kind=SpanKind.CLIENT, under=self._root):
             yield
 
+    @property
+    def seconds(self) -> float:
+        """How long the call took, once it is closed."""
+        return max(0, self._root.ended_ns - self._root.started_ns) / 1e9
+
     def here(self) -> TraceContext:
         """Return the context of the door's own span."""
         return self._root.context

@@ -82,6 +82,8 @@ class Workers:
             "LICET_INSTANCE": f"{settings.instance}-{index}",
             "LICET_SPOOL_DIR": str(settings.spool_dir / f"worker-{index}"),
         }
+        if settings.metrics_listen is not None:  # each counts its own calls, so each is scraped
+            own["LICET_METRICS_LISTEN"] = _next_port(settings.metrics_listen, index)
         if index:  # one worker tells the chosen ports; they are the same for all
             own |= {"LICET_PORT_FILE": "", "LICET_HEALTH_PORT_FILE": ""}
         return own
@@ -100,6 +102,12 @@ def reserve_port(address: str) -> socket.socket:
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     reserved.bind((host.strip("[]"), int(port)))
     return reserved
+
+
+def _next_port(address: str, index: int) -> str:
+    """Return the address of one worker's own port: the first port and those after it; 0 stays free choice."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + index if int(port) else 0}"
 
 
 def _address(reserved: socket.socket) -> str:
