@@ -340,7 +340,7 @@ def bench_of(in_force: InForce, now_ms: int) -> Bench:
 def response_of(verdict: Verdict, signed: Signed) -> DecideResponse:
     """Return the answer to a usable decision."""
     response = DecideResponse(decision=verdict.decision.decision, signed=signed)
-    response.approval_proofs.extend(verdict.proofs)
+    response.approvals.extend(verdict.proofs)
     if verdict.hold is not None:
         response.hold.CopyFrom(verdict.hold)
     if verdict.refusal is not None:

@@ -16,6 +16,7 @@ from licet.refusal import Reason, Refusal
 from licet.statement import verify
 from licet.strict import canonical, strict_parse
 from licet.v1 import spend_pb2
+from licet.v1.hold_pb2 import ApprovalProof
 from licet.v1.spend_pb2 import Outcome
 from licet.v1.statement_pb2 import Signed
 
@@ -64,7 +65,7 @@ def reserve_payload(
     sidecar: str,
     reserved_at_ms: int,
     call_digest: bytes,
-    approvals: Iterable[Signed] = (),
+    approvals: Iterable[ApprovalProof] = (),
 ) -> bytes:
     """Return the payload of a reserve, for the sidecar's spend key to sign under PayloadType.SPEND."""
     return canonical(

@@ -13,7 +13,7 @@ from grpc import aio
 
 from licet.metadata import DEV_IDENTITY, TASK_ID
 from licet.refusal import Reason, Refusal
-from licet.statement import parse_signed
+from licet.statement import canonical, parse_signed
 from licet.tracing import TraceContext, inject
 from licet.v1 import decider_pb2, decider_pb2_grpc, decision_pb2
 from licet.v1.statement_pb2 import Signed
@@ -125,7 +125,7 @@ def _usable(answer: decider_pb2.DecideResponse) -> Obtained | Denied:
         case decision_pb2.DECISION_TYPE_ALLOW:
             return Obtained(
                 permit=signed_bytes(answer.signed),
-                approvals=tuple(signed_bytes(approval) for approval in answer.approvals),
+                approvals=tuple(canonical(approval) for approval in answer.approvals),
             )
         case decision_pb2.DECISION_TYPE_MODIFY:
             effective = answer.effective_request

@@ -63,7 +63,8 @@ def cleared(output: Plan | None, body: bytes, paths: tuple[str, ...]) -> bytes:
     message.DiscardUnknownFields()
     for path in paths:
         _clear(message, path.split("."))
-    return message.SerializeToString(deterministic=True)
+    # Partial: a cleared proto2 field may be a required one, and upb ends the process when one is missing.
+    return message.SerializePartialToString(deterministic=True)
 
 
 def _clear(message: Message, names: list[str]) -> None:

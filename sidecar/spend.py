@@ -33,12 +33,12 @@ from licet.log import log
 from licet.permit import Permit
 from licet.refusal import Reason, Refusal
 from licet.spend import FENCED_STATUS_CODE, outcome_payload, reserve_payload
-from licet.statement import PayloadType, SigningKey, canonical, parse_signed
+from licet.statement import PayloadType, SigningKey, canonical
 from licet.streams import PubAck, Publishing, StoreRefused, StoreUnavailable, stream_spend, subject_spend
 from licet.streams.subjects import OUTCOME, RESERVE
 from licet.v1 import spend_pb2
 from licet.v1.decision_pb2 import Decision
-from licet.v1.statement_pb2 import Signed
+from licet.v1.hold_pb2 import ApprovalProof
 from sidecar.floor import Floor, FloorWatch
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
@@ -232,7 +232,7 @@ class SpendClient:
             sidecar=self._sidecar,
             reserved_at_ms=self._now_ms(),
             call_digest=permit.call_digest,
-            approvals=[_signed(raw) for raw in permit.approvals],
+            approvals=[ApprovalProof.FromString(raw) for raw in permit.approvals],  # check 11 parsed them
         )
         return canonical(self._key.sign(PayloadType.SPEND, payload))
 
@@ -310,13 +310,6 @@ def _settles(letter: Letter, refused: StoreRefused) -> bool:
     if settled:
         log(LOG, logging.INFO, "spend.outcome_known", subject=letter.subject)
     return settled
-
-
-def _signed(raw: bytes) -> Signed:
-    signed = parse_signed(raw)
-    if isinstance(signed, Refusal):
-        raise TypeError("an approval that check 11 let through cannot be parsed")
-    return signed
 
 
 def _refuse(reason: Reason, detail: str) -> Refusal:

@@ -88,7 +88,6 @@ class DecideResponse(_message.Message):
     HOLD_FIELD_NUMBER: _builtins.int
     APPROVALS_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
-    APPROVAL_PROOFS_FIELD_NUMBER: _builtins.int
     decision: _decision_pb2.DecisionType.ValueType
     """The answer."""
     effective_request: _builtins.bytes
@@ -102,16 +101,12 @@ class DecideResponse(_message.Message):
         """HOLD: what is waiting, and for whom."""
 
     @_builtins.property
-    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_statement_pb2.Signed]:
-        """Privileged: the approvals that must travel with the permit."""
+    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_hold_pb2.ApprovalProof]:
+        """Privileged: what must travel with the permit, each as one `licet-approval-bin`."""
 
     @_builtins.property
     def refusal(self) -> Global___Refusal:
         """DENY and HOLD: what may safely be said."""
-
-    @_builtins.property
-    def approval_proofs(self) -> _containers.RepeatedCompositeFieldContainer[_hold_pb2.ApprovalProof]:
-        """Privileged: each travels with the call as one `licet-approval-bin`."""
 
     def __init__(
         self,
@@ -120,13 +115,12 @@ class DecideResponse(_message.Message):
         signed: _statement_pb2.Signed | None = ...,
         effective_request: _builtins.bytes = ...,
         hold: _hold_pb2.Hold | None = ...,
-        approvals: _abc.Iterable[_statement_pb2.Signed] | None = ...,
+        approvals: _abc.Iterable[_hold_pb2.ApprovalProof] | None = ...,
         refusal: Global___Refusal | None = ...,
-        approval_proofs: _abc.Iterable[_hold_pb2.ApprovalProof] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold", b"hold", "refusal", b"refusal", "signed", b"signed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_proofs", b"approval_proofs", "approvals", b"approvals", "decision", b"decision", "effective_request", b"effective_request", "hold", b"hold", "refusal", b"refusal", "signed", b"signed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "decision", b"decision", "effective_request", b"effective_request", "hold", b"hold", "refusal", b"refusal", "signed", b"signed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,22 +22,23 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from licet.v1 import hold_pb2 as licet_dot_v1_dot_hold__pb2
 from licet.v1 import statement_pb2 as licet_dot_v1_dot_statement__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14licet/v1/spend.proto\x12\x08licet.v1\x1a\x18licet/v1/statement.proto\"\x8f\x01\n\x0bSpendRecord\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x13\n\x0b\x65nvironment\x18\x02 \x01(\t\x12$\n\x07reserve\x18\x03 \x01(\x0b\x32\x11.licet.v1.ReserveH\x00\x12*\n\x07outcome\x18\x04 \x01(\x0b\x32\x17.licet.v1.OutcomeRecordH\x00\x42\x08\n\x06record\"\x9f\x01\n\x07Reserve\x12 \n\x06permit\x18\x01 \x01(\x0b\x32\x10.licet.v1.Signed\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x0f\n\x07sidecar\x18\x03 \x01(\t\x12\x16\n\x0ereserved_at_ms\x18\x04 \x01(\x03\x12\x13\n\x0b\x63\x61ll_digest\x18\x05 \x01(\x0c\x12#\n\tapprovals\x18\x06 \x03(\x0b\x32\x10.licet.v1.Signed\"\xce\x01\n\rOutcomeRecord\x12\x10\n\x08spend_id\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\x12\"\n\x07outcome\x18\x04 \x01(\x0e\x32\x11.licet.v1.Outcome\x12\x0f\n\x07sidecar\x18\x05 \x01(\t\x12\x16\n\x0erecorded_at_ms\x18\x06 \x01(\x03\x12\x13\n\x0bstatus_code\x18\x07 \x01(\x05\x12\x14\n\x0c\x66\x65nce_answer\x18\x08 \x01(\x0c\x12\x13\n\x0b\x64\x65\x63ision_id\x18\t \x01(\t*j\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTCOME_EXECUTED\x10\x01\x12\x1c\n\x18OUTCOME_FAILED_NO_EFFECT\x10\x02\x12\x12\n\x0eOUTCOME_VOIDED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14licet/v1/spend.proto\x12\x08licet.v1\x1a\x13licet/v1/hold.proto\x1a\x18licet/v1/statement.proto\"\x8f\x01\n\x0bSpendRecord\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x13\n\x0b\x65nvironment\x18\x02 \x01(\t\x12$\n\x07reserve\x18\x03 \x01(\x0b\x32\x11.licet.v1.ReserveH\x00\x12*\n\x07outcome\x18\x04 \x01(\x0b\x32\x17.licet.v1.OutcomeRecordH\x00\x42\x08\n\x06record\"\xa6\x01\n\x07Reserve\x12 \n\x06permit\x18\x01 \x01(\x0b\x32\x10.licet.v1.Signed\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x0f\n\x07sidecar\x18\x03 \x01(\t\x12\x16\n\x0ereserved_at_ms\x18\x04 \x01(\x03\x12\x13\n\x0b\x63\x61ll_digest\x18\x05 \x01(\x0c\x12*\n\tapprovals\x18\x06 \x03(\x0b\x32\x17.licet.v1.ApprovalProof\"\xce\x01\n\rOutcomeRecord\x12\x10\n\x08spend_id\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\x12\"\n\x07outcome\x18\x04 \x01(\x0e\x32\x11.licet.v1.Outcome\x12\x0f\n\x07sidecar\x18\x05 \x01(\t\x12\x16\n\x0erecorded_at_ms\x18\x06 \x01(\x03\x12\x13\n\x0bstatus_code\x18\x07 \x01(\x05\x12\x14\n\x0c\x66\x65nce_answer\x18\x08 \x01(\x0c\x12\x13\n\x0b\x64\x65\x63ision_id\x18\t \x01(\t*j\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTCOME_EXECUTED\x10\x01\x12\x1c\n\x18OUTCOME_FAILED_NO_EFFECT\x10\x02\x12\x12\n\x0eOUTCOME_VOIDED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'licet.v1.spend_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTCOME']._serialized_start=577
-  _globals['_OUTCOME']._serialized_end=683
-  _globals['_SPENDRECORD']._serialized_start=61
-  _globals['_SPENDRECORD']._serialized_end=204
-  _globals['_RESERVE']._serialized_start=207
-  _globals['_RESERVE']._serialized_end=366
-  _globals['_OUTCOMERECORD']._serialized_start=369
-  _globals['_OUTCOMERECORD']._serialized_end=575
+  _globals['_OUTCOME']._serialized_start=605
+  _globals['_OUTCOME']._serialized_end=711
+  _globals['_SPENDRECORD']._serialized_start=82
+  _globals['_SPENDRECORD']._serialized_end=225
+  _globals['_RESERVE']._serialized_start=228
+  _globals['_RESERVE']._serialized_end=394
+  _globals['_OUTCOMERECORD']._serialized_start=397
+  _globals['_OUTCOMERECORD']._serialized_end=603
 # @@protoc_insertion_point(module_scope)

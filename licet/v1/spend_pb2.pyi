@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from licet.v1 import hold_pb2 as _hold_pb2
 from licet.v1 import statement_pb2 as _statement_pb2
 import builtins as _builtins
 import sys
@@ -113,7 +114,7 @@ class Reserve(_message.Message):
         """The permit itself, as presented."""
 
     @_builtins.property
-    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_statement_pb2.Signed]:
+    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_hold_pb2.ApprovalProof]:
         """The approvals that came with a privileged call."""
 
     def __init__(
@@ -124,7 +125,7 @@ class Reserve(_message.Message):
         sidecar: _builtins.str = ...,
         reserved_at_ms: _builtins.int = ...,
         call_digest: _builtins.bytes = ...,
-        approvals: _abc.Iterable[_statement_pb2.Signed] | None = ...,
+        approvals: _abc.Iterable[_hold_pb2.ApprovalProof] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["permit", b"permit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -244,7 +244,7 @@ async def test_privileged_permit_carries_approvals_that_a_door_can_verify(house:
         await desk.answer(response.hold, who, rule_ids=["catalog-approvers"])
     response = await house.decide()
     permit = house.permit(response)
-    proofs = [canonical(proof) for proof in response.approval_proofs]
+    proofs = [canonical(proof) for proof in response.approvals]
     quotas = (Quota("finance-lead", 2),)
     assert check_approvals(proofs, permit, quotas, house.ground.keys, now_ms=now()) == ("lena", "omar")
     assert isinstance(check_approvals(proofs[:1], permit, quotas, house.ground.keys, now_ms=now()), Refusal)

@@ -18,6 +18,7 @@ from licet.spend import (
 )
 from licet.strict import canonical
 from licet.v1 import spend_pb2
+from licet.v1.hold_pb2 import ApprovalProof
 from licet.v1.spend_pb2 import Outcome
 from licet.v1.statement_pb2 import Signed
 from tests.worlds import permit as world
@@ -82,7 +83,8 @@ def test_moving_a_character_between_parts_changes_the_spend_id() -> None:
 
 
 def test_reserve_round_trips() -> None:
-    record = read(signed(reserve(approvals=(PERMIT,))))
+    proof = ApprovalProof(hold=b"hold", approval=PERMIT)
+    record = read(signed(reserve(approvals=(proof,))))
     assert isinstance(record, SpendRecord)
     assert (record.audience, record.sidecar, record.attempt, record.at_ms) == (
         AUDIENCE,
@@ -93,7 +95,7 @@ def test_reserve_round_trips() -> None:
     assert record.outcome is None
     assert record.reserve is not None
     assert record.reserve.permit == PERMIT
-    assert list(record.reserve.approvals) == [PERMIT]
+    assert list(record.reserve.approvals) == [proof]
 
 
 @pytest.mark.parametrize("how", sorted(OUTCOMES))
