@@ -1,0 +1,226 @@
+"""Checks of numbers that people bear: each says whether a find is what it looks like.
+
+The sums are python-stdnum's and phonenumbers' work; what is written here are shapes they leave open. Every
+check takes the find as it stood in the text and never raises.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from types import MappingProxyType
+from typing import Any, Final
+
+from stdnum import bitcoin, iban, luhn, verhoeff
+from stdnum.au import abn, acn, tfn
+from stdnum.ca import sin
+from stdnum.es import nie
+from stdnum.exceptions import ValidationError
+from stdnum.fi import hetu
+from stdnum.gb import nhs
+from stdnum.iso7064 import mod_11_10
+from stdnum.it import codicefiscale
+from stdnum.pl import pesel
+from stdnum.se import personnummer
+from stdnum.tr import tckimlik
+from stdnum.us import rtn
+from stdnum.za import idnr as za_idnr
+
+Check = Callable[[str], bool]
+
+_CARD_LENGTHS: Final = {"3": (14, 15), "4": (13, 16, 19), "5": (16,), "6": (16, 17, 18, 19), "2": (16,)}
+_NOT_ISSUED: Final = frozenset({"000", "666"})
+_NINO_NOT_ISSUED: Final = frozenset({"BG", "GB", "KN", "NK", "NT", "TN", "ZZ"})
+_NIF_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
+_HETU_CENTURIES: Final = {"B": "A", "C": "A", "D": "A", "E": "A", "F": "A"} | dict.fromkeys("YXWVU", "-")
+
+
+def digits_of(text: str) -> str:
+    """Return the digits of a text."""
+    return "".join(char for char in text if char.isascii() and char.isdigit())
+
+
+def _stdnum(module: Any) -> Check:
+    def check(found: str) -> bool:
+        try:
+            module.validate(found)
+        except (ValidationError, ValueError, IndexError):
+            return False
+        return True
+
+    return check
+
+
+def _card(found: str) -> bool:
+    number = digits_of(found)
+    lengths = _CARD_LENGTHS.get(number[:1], ())
+    return len(number) in lengths and len(set(number)) > 1 and luhn.is_valid(number)
+
+
+def _iban(found: str) -> bool:
+    """Say whether it begins with an IBAN: words that follow it may have been taken along."""
+    pieces = re.split(r"[ -]", found)
+    begun = ("".join(pieces[:end]) for end in range(len(pieces), 0, -1))
+    # no one writes a number in both cases
+    return any((text.isupper() or text.islower()) and iban.is_valid(text.upper()) for text in begun)
+
+
+def _us_ssn(found: str) -> bool:
+    number = digits_of(found)
+    separators = set(re.findall(r"[- .]", found))
+    return (
+        len(number) == 9
+        and len(separators) <= 1
+        and number[:3] not in _NOT_ISSUED
+        and number[0] != "9"
+        and number[3:5] != "00"
+        and number[5:] != "0000"
+        and len(set(number)) > 1
+    )
+
+
+def _us_itin(found: str) -> bool:
+    return len(digits_of(found)) == 9
+
+
+def _us_npi(found: str) -> bool:
+    number = digits_of(found)
+    return len(set(number)) > 1 and luhn.is_valid("80840" + number)
+
+
+def _uk_nino(found: str) -> bool:
+    packed = found.replace(" ", "").upper()
+    return packed[:2] not in _NINO_NOT_ISSUED
+
+
+def _ca_sin(found: str) -> bool:
+    separators = re.findall(r"[ -]", found)
+    return len(separators) in {0, 2} and len(set(separators)) <= 1 and bool(sin.is_valid(digits_of(found)))
+
+
+def _au_medicare(found: str) -> bool:
+    number = digits_of(found)
+    weights = (1, 3, 7, 9, 1, 3, 7, 9)
+    return sum(w * int(d) for w, d in zip(weights, number, strict=False)) % 10 == int(number[8])
+
+
+def _de_tax_id(found: str) -> bool:
+    """No digit stands more than three times in one; since 2016 one may stand three times."""
+    number = digits_of(found)
+    return max(map(number[:10].count, number[:10])) <= 3 and bool(mod_11_10.is_valid(number))
+
+
+def _de_social_security(found: str) -> bool:
+    letter = f"{ord(found[8]) - 64:02d}"
+    number = found[:8] + letter + found[9:]
+    weights = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
+    total = sum(sum(divmod(w * int(d), 10)) for w, d in zip(weights, number[:12], strict=True))
+    month = int(found[4:6])  # the day may carry a mark that keeps equal numbers apart
+    return total % 10 == int(number[12]) and 1 <= month <= 12
+
+
+def _es_nif(found: str) -> bool:
+    number, letter = digits_of(found), found[-1].upper()
+    return _NIF_LETTERS[int(number) % 23] == letter
+
+
+def _fi_hetu(found: str) -> bool:
+    """Later signs of a century stand for the older ones; stdnum knows the older ones alone."""
+    packed = found.upper()
+    older = packed[:6] + _HETU_CENTURIES.get(packed[6], packed[6]) + packed[7:]
+    try:
+        hetu.validate(older, allow_temporary=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def _aadhaar(found: str) -> bool:
+    number = digits_of(found)
+    return number != number[::-1] and bool(verhoeff.is_valid(number))
+
+
+def _it_fiscal_code(found: str) -> bool:
+    packed = found.upper()
+    return bool(codicefiscale.calc_check_digit(packed[:-1]) == packed[-1])
+
+
+def _kr_rrn(found: str) -> bool:
+    number = digits_of(found)
+    return int(number[7:9]) <= 96  # the registering district
+
+
+def _th_citizen(found: str) -> bool:
+    number = digits_of(found)
+    if (
+        number[1:3] in {"00", "28", "29", "59", "68", "69", "78", "79", "87", "88", "89"}
+        or number[1:3] > "96"
+    ):
+        return False
+    total = sum((13 - place) * int(digit) for place, digit in enumerate(number[:12]))
+    return (11 - total % 11) % 10 == int(number[12])
+
+
+def _ip(found: str) -> bool:
+    """Say whether it is an address; `::` alone is C++, and 127.0.0.1 nobody's."""
+    try:
+        ipaddress.ip_address(re.split("[%/]", found)[0])
+    except ValueError:
+        return False
+    return found not in {"::", "127.0.0.1"}
+
+
+def _mac(found: str) -> bool:
+    separators = set(re.findall(r"[:.-]", found))
+    return len(separators) == 1 and len(set(re.sub(r"[:.-]", "", found))) > 1
+
+
+def _za_id(found: str) -> bool:
+    if not za_idnr.is_valid(found):
+        return False
+    try:
+        date(2000, int(found[2:4]), int(found[4:6]))
+    except ValueError:
+        return False
+    return found[10] in "01" and luhn.is_valid(found)
+
+
+def _personnummer(found: str) -> bool:
+    return bool(personnummer.is_valid(found)) and found[-10:].strip("-+") != ""
+
+
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "any": lambda _: True,
+        "aadhaar": _aadhaar,
+        "aba": _stdnum(rtn),
+        "au_abn": _stdnum(abn),
+        "au_acn": _stdnum(acn),
+        "au_medicare": _au_medicare,
+        "au_tfn": _stdnum(tfn),
+        "bitcoin": _stdnum(bitcoin),
+        "ca_sin": _ca_sin,
+        "card": _card,
+        "de_social_security": _de_social_security,
+        "de_tax_id": _de_tax_id,
+        "es_nie": _stdnum(nie),
+        "es_nif": _es_nif,
+        "fi_hetu": _fi_hetu,
+        "iban": _iban,
+        "ip": _ip,
+        "it_fiscal_code": _it_fiscal_code,
+        "kr_rrn": _kr_rrn,
+        "mac": _mac,
+        "pl_pesel": _stdnum(pesel),
+        "se_personnummer": _personnummer,
+        "th_citizen": _th_citizen,
+        "tr_national_id": _stdnum(tckimlik),
+        "uk_nhs": _stdnum(nhs),
+        "uk_nino": _uk_nino,
+        "us_itin": _us_itin,
+        "us_npi": _us_npi,
+        "us_ssn": _us_ssn,
+        "za_id": _za_id,
+    }
+)
+"""Every check by the name that the rule file uses. A rule that names another is refused when it is read."""

@@ -1,0 +1,41 @@
+"""Telephone numbers, by phonenumbers: valid in their numbering plan, not only alike in shape."""
+
+import re
+from typing import Final
+
+import phonenumbers
+
+from decider.egress.rulebook import Kind
+
+REGIONS: Final = ("US", "GB", "DE", "FR", "IN", "JP", "PH", "TR")
+"""In whose plans a number without a country code is looked up."""
+MAX_NUMBERS: Final = 50
+"""How many numbers of one text are looked up."""
+
+_NUMBER: Final = re.compile(r"(?<![\w.])[+(]?[0-9][0-9 ()./-]{6,20}[0-9](?!\w)|[0-9]{3}-[0-9]{3}-[0-9]{4}")
+_WORDS: Final = re.compile(
+    r"phone|mobile|cell|tel\b|telefon|telepono|handy|whatsapp|call me|sms|fax|cep no|number is", re.IGNORECASE
+)
+
+
+def phones(text: str, path: str) -> Kind | None:
+    """Return PERSONAL for an international number, or one with a word for it near; else POSSIBLE."""
+    best: Kind | None = None
+    for match, _ in zip(_NUMBER.finditer(text), range(MAX_NUMBERS), strict=False):
+        found = match.group()
+        if found.startswith("+"):
+            if _valid(found, None):
+                return Kind.PERSONAL
+        elif any(_valid(found, region) for region in REGIONS):
+            if _WORDS.search(text) or _WORDS.search(path):
+                return Kind.PERSONAL
+            best = Kind.POSSIBLE
+    return best
+
+
+def _valid(found: str, region: str | None) -> bool:
+    try:
+        number = phonenumbers.parse(found, region)
+    except phonenumbers.NumberParseException:
+        return False
+    return phonenumbers.is_valid_number(number)

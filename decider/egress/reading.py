@@ -1,0 +1,189 @@
+"""The ways in which a text can be read: as it stands, and with what may hide something taken off.
+
+Each reading is the whole text, or a run of it, after undoing one thing: percent encoding, HTML references,
+backslash escapes, invisible characters and look-alike forms (NFKC), base64, base64url, base32, hex, gzip and
+zlib, letters set apart, pieces set apart. Readings are read again, `MAX_DEPTH` deep.
+
+Not undone: encryption, ciphers of letters (rot13), reversed text, words of another language, images, and
+values divided among several calls.
+"""
+
+import base64
+import binascii
+import html
+import re
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+MAX_DEPTH: Final = 3
+"""How many things are undone one after another."""
+MAX_READINGS: Final = 400
+"""How many readings one call has at most."""
+MAX_READ_BYTES: Final = 4 << 20
+"""How many characters all readings of one call have at most."""
+MAX_INFLATED_BYTES: Final = 256 << 10
+"""How much of a compressed run is read, in bytes."""
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\s?[\r\n][A-Za-z0-9+/_-]{4,})*={0,2}")
+_BASE32: Final = re.compile(r"\b[A-Z2-7]{24,}={0,6}")
+_HEX: Final = re.compile(r"(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[ :,-]{0,2}){12,}")
+_PERCENT: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_REFERENCE: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});")
+_ESCAPE: Final = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))")
+_SPACED: Final = re.compile(r"[!-~]([ \t.,\-_/|:;*])(?:[!-~]\1){14,}[!-~]")
+_BETWEEN: Final = re.compile(r"[\s\"'`+,\\|()\[\]{}]+")
+_LINE_BREAK: Final = re.compile(r"=?\s*[\r\n]+\s*")
+_INVISIBLE: Final = frozenset({"Cf", "Mn", "Cc"})
+_LOOK_ALIKE: Final = str.maketrans(
+    "аеорсухіјѕАВЕКМНОРСТХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧо‐‑‒–—−",  # noqa: RUF001 - the attack
+    "aeopcyxijsABEKMHOPCTXIJSABEZHIKMNOPTYXo------",
+)
+"""Cyrillic and Greek letters that look like Latin ones, and dashes, to what they look like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read a text."""
+
+    text: str
+    pieces: str = ""
+    """Where it was put together from pieces: these, as they stood. Words may have run together in `text`."""
+
+    @property
+    def joined(self) -> bool:
+        """Whether it was put together from pieces."""
+        return bool(self.pieces)
+
+
+class Readings:
+    """All readings of the texts of one call, within its limits; `cut` says that a limit was met."""
+
+    def __init__(self) -> None:
+        self._left_bytes = MAX_READ_BYTES
+        self._left = MAX_READINGS
+        self.cut = False
+
+    def of(self, text: str, pieces: str = "") -> Iterator[Reading]:
+        """Yield the readings of a text, itself first, each once."""
+        seen: set[tuple[str, bool]] = set()
+        waiting = [(Reading(text, pieces), 0)]
+        while waiting:
+            reading, depth = waiting.pop()
+            if (reading.text, reading.joined) in seen:
+                continue
+            if self._left <= 0 or self._left_bytes < len(reading.text):
+                self.cut = True
+                return
+            self._left -= 1
+            self._left_bytes -= len(reading.text)
+            seen.add((reading.text, reading.joined))
+            yield reading
+            if depth < MAX_DEPTH:
+                waiting.extend((made, depth + 1) for made in _undone(reading))
+
+
+def _undone(reading: Reading) -> Iterator[Reading]:
+    text = reading.text
+    for undo in (_plain, _percent, _references, _escapes):
+        changed = undo(text)
+        if changed != text:
+            yield Reading(changed, reading.pieces)
+    if not reading.joined:
+        for squeezed in _squeezed(text):
+            if squeezed != text:
+                yield Reading(squeezed, text)
+    for pattern, decode in _ENCODED:
+        for run in pattern.finditer(text):
+            for decoded in decode(run.group()):
+                yield Reading(decoded)
+
+
+def _plain(text: str) -> str:
+    """Return `text` in compatibility form, without what is not seen and with Latin for what looks Latin."""
+    if text.isascii() and text.isprintable():
+        return text
+    kept = (
+        char
+        for char in unicodedata.normalize("NFKC", text)
+        if char in "\n\t\r" or unicodedata.category(char) not in _INVISIBLE
+    )
+    return "".join(kept).translate(_LOOK_ALIKE)
+
+
+def _percent(text: str) -> str:
+    if not _PERCENT.search(text):
+        return text
+    return unquote_to_bytes(text).decode("utf-8", "replace")
+
+
+def _references(text: str) -> str:
+    return html.unescape(text) if _REFERENCE.search(text) else text
+
+
+def _escapes(text: str) -> str:
+    def char(match: re.Match[str]) -> str:
+        number = int(match[1] or match[2] or match[3], 16)
+        return chr(number) if number < 0x110000 else ""
+
+    return _ESCAPE.sub(char, text) if "\\" in text else text
+
+
+def _squeezed(text: str) -> Iterator[str]:
+    """Yield `text` with letters that stand apart, broken lines and separate pieces put together."""
+    for run in _SPACED.finditer(text):
+        yield run.group().replace(run.group(1), "")
+    if "\n" in text or "\r" in text:
+        yield _LINE_BREAK.sub("", text)
+    yield _BETWEEN.sub("", text)
+
+
+def readable(data: bytes) -> Iterator[str]:
+    """Yield the text that bytes hold, if they hold one; compressed bytes are inflated first."""
+    if data[:2] in {b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"}:
+        inflater = zlib.decompressobj(wbits=47)
+        try:
+            data = inflater.decompress(data, MAX_INFLATED_BYTES)
+        except zlib.error:
+            return
+    encoding = "utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8"
+    if encoding == "utf-8" and data[1:8:2].count(0) >= 3:
+        encoding = "utf-16-le"
+    text = data.decode(encoding, "replace")
+    shown = sum(char.isprintable() or char.isspace() for char in text) - text.count("\ufffd")
+    if text and shown >= 0.85 * len(text):
+        yield text
+
+
+def _from_base64(run: str) -> Iterator[str]:
+    packed = "".join(run.split()).rstrip("=").replace("-", "+").replace("_", "/")
+    whole = packed[: len(packed) // 4 * 4 + (len(packed) % 4 if len(packed) % 4 != 1 else 0)]
+    try:
+        data = base64.b64decode(whole + "=" * (-len(whole) % 4))
+    except binascii.Error:
+        return
+    yield from readable(data)
+
+
+def _from_base32(run: str) -> Iterator[str]:
+    packed = run.rstrip("=")
+    try:
+        data = base64.b32decode(packed + "=" * (-len(packed) % 8))
+    except binascii.Error:
+        return
+    yield from readable(data)
+
+
+def _from_hex(run: str) -> Iterator[str]:
+    digits = re.sub(r"0x|\\x|[ :,-]", "", run)
+    yield from readable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+
+
+_ENCODED: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[str]]], ...]] = (
+    (_BASE64, _from_base64),
+    (_BASE32, _from_base32),
+    (_HEX, _from_hex),
+)

@@ -1,0 +1,188 @@
+"""The egress check: what is found, however it is dressed, and that what is found is told nowhere."""
+
+import base64
+import gzip
+import html
+import urllib.parse
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decider.egress import UNCHECKED, Kind, inspect_fields, inspect_text, packaged, read_rules
+from decider.egress.check import WHOLE, inspect
+from decider.egress.reading import MAX_READ_BYTES, Readings
+from licet.call.strict_json import read_json
+from licet.refusal import Refusal
+
+CANARY = "ghp_" + "9f3KxQ7LmZ2tVbN8rYcW4sJd6HgP1aEuTo5R"  # of the form, and nobody's
+FLAG = "secret:github-token"
+
+
+def full_width(text: str) -> str:
+    return "".join(chr(ord(char) + 0xFEE0) for char in text)
+
+
+ENCODINGS: dict[str, Callable[[str], list[str]]] = {
+    "plain": lambda text: [f"use {text} please"],
+    "base64": lambda text: ["data: " + base64.b64encode(f"token={text}".encode()).decode()],
+    "base64url without padding": lambda text: [
+        base64.urlsafe_b64encode(f"??>{text}".encode()).decode().rstrip("=")
+    ],
+    "base64 of base64": lambda text: [base64.b64encode(base64.b64encode(text.encode())).decode()],
+    "hex": lambda text: [f"0x{text.encode().hex()}"],
+    "hex with colons": lambda text: [text.encode().hex(":")],
+    "percent, twice": lambda text: [urllib.parse.quote("".join(f"%{ord(char):02X}" for char in text))],
+    "html references": lambda text: ["".join(f"&#{ord(char)};" for char in text)],
+    "backslash escapes": lambda text: ["".join(f"\\u{ord(char):04x}" for char in text)],
+    "zero-width characters": lambda text: ["\u200b".join(text)],
+    "full-width forms": lambda text: [full_width(text)],
+    "letters set apart": lambda text: [" ".join(text)],
+    "pieces in a list": lambda text: [text[:9], text[9:23], text[23:]],
+    "pieces of code": lambda text: [f'"{text[:11]}" + "{text[11:]}"'],
+    "broken lines": lambda text: [text[:20] + "\n  " + text[20:]],
+    "gzip in base64": lambda text: [base64.b64encode(gzip.compress(text.encode())).decode()],
+    "base32": lambda text: [base64.b32encode(text.encode()).decode()],
+}
+NOT_FOUND: dict[str, Callable[[str], list[str]]] = {
+    "reversed": lambda text: [text[::-1]],
+    "rot13": lambda text: [
+        "".join(
+            chr((ord(c) - base + 13) % 26 + base)
+            if c.isalpha() and (base := 97 if c.islower() else 65)
+            else c
+            for c in text
+        )
+    ],
+}
+"""Listed in docs/egress.md as not undone; a test so that the page stays true."""
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_canary_is_found_however_it_is_encoded(name: str) -> None:
+    report = inspect_fields({"note": ENCODINGS[name](CANARY)})
+    assert FLAG in report.flags
+    assert "secret" in report.flags
+    assert report.whole
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_harmless_text_of_the_same_encoding_raises_no_flag(name: str) -> None:
+    harmless = "please send the usual summary"
+    assert inspect_fields({"note": ENCODINGS[name](harmless)}).flags == ()
+
+
+@pytest.mark.parametrize("name", NOT_FOUND)
+def test_forms_that_the_page_says_are_not_undone_are_not(name: str) -> None:
+    assert inspect_fields({"note": NOT_FOUND[name](CANARY)}).findings == ()
+
+
+def test_secret_divided_among_fields_is_found_as_the_calls_own() -> None:
+    report = inspect_fields({"first": [CANARY[:20]], "second": [CANARY[20:]]})
+    assert [(f.flag, f.path) for f in report.findings] == [(FLAG, WHOLE)]
+
+
+def test_nothing_that_is_returned_holds_the_value() -> None:
+    report = inspect_text(f"password: {CANARY}, card 4111 1111 1111 1111")
+    assert report.findings
+    assert CANARY not in repr(report)
+    assert "4111" not in repr(report)
+
+
+def test_key_of_a_map_is_read_and_never_part_of_a_path() -> None:
+    schema = '{"type":"object","additionalProperties":false,"properties":{"labels":{"type":"string"}}}'
+    arguments = read_json(schema, b'{"labels":"%s"}' % CANARY.encode())
+    assert not isinstance(arguments, Refusal)
+    assert [(f.flag, f.path) for f in inspect(arguments).findings] == [(FLAG, "labels")]
+
+
+def test_expected_data_in_its_field_raises_no_flag_and_elsewhere_does() -> None:
+    allowed = {"to": frozenset({"personal:email"})}
+    assert inspect_fields({"to": ["ada@example.com"]}, allowed=allowed).flags == ()
+    assert inspect_fields({"body": ["ada@example.com"]}, allowed=allowed).flags == (
+        "personal",
+        "personal:email",
+    )
+    assert FLAG in inspect_fields({"to": [CANARY]}, allowed=allowed).flags
+
+
+def test_number_without_a_word_that_says_what_it_is_is_only_possible() -> None:
+    assert "possible:ca_sin" in inspect_text("130 692 544").flags
+    assert "personal:ca_sin" in inspect_text("my SIN is 130 692 544").flags
+    assert "personal:ca_sin" in inspect_fields({"sin": ["130 692 544"]}).flags
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "IBAN DE89 3704 0044 0532 0130 00 please",
+        "4111 1111 1111 1111",
+        "call +49 30 1234567 or 0",
+        "ssn 078-05-1123",
+    ],
+)
+def test_personal_data_is_found_and_its_neighbour_with_a_wrong_digit_is_not(text: str) -> None:
+    assert "personal" in inspect_text(text).flags
+    wrong = text.replace("0130", "0131").replace("4111 1111", "4111 1112").replace("078-", "000-")
+    wrong = wrong.replace("+49 30 1234567", "+49 0 1")
+    assert "personal" not in inspect_text(wrong).flags
+
+
+def test_credential_in_a_field_named_for_one_is_found() -> None:
+    assert "secret:secret-field" in inspect_fields({"user.password": ["corr3ct-Horse!battery"]}).flags
+    assert inspect_fields({"user.password_hint": ["my first dog"]}).flags == ()
+
+
+def test_call_too_large_to_be_read_whole_says_so() -> None:
+    assert UNCHECKED not in inspect_text("a b " * 1000).flags
+    assert UNCHECKED in inspect_text("a" * (MAX_READ_BYTES + 1)).flags
+
+
+def test_readings_end_for_text_that_decodes_for_ever() -> None:
+    text = "x" * 40
+    for _ in range(9):
+        text = base64.b64encode(text.encode()).decode()
+    assert len(list(Readings().of(text))) < 100
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=300))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    inspect_fields({"a": [text], "b": [text[::-1], text]})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(alphabet=" abcdefgh,.\n", max_size=60),
+    st.text(alphabet=" abcdefgh,.\n", max_size=60),
+)
+def test_canary_is_found_in_any_surroundings(before: str, after: str) -> None:
+    assert FLAG in inspect_text(f"{before} {CANARY} {after}").flags
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("version: 2", "version"),
+        ("{version: 1, secrets: [{id: a-b, pattern: '(?=x)'}]}", "RE2"),
+        ("{version: 1, secrets: [{id: a-b, pattern: x, check: nope}]}", "no check"),
+        ("{version: 1, secrets: [{id: a-b, pattern: x, hint: [x]}]}", "unknown key"),
+        ("{version: 1, personal: [{id: a-b, pattern: x, check: nope}]}", "no check"),
+    ],
+)
+def test_rule_file_with_a_fault_is_refused_whole(text: str, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        read_rules(text)
+    assert read_rules("{version: 1, secrets: [{id: a-b, pattern: x}]}").rule_ids == ("a-b",)
+
+
+def test_every_hint_is_lower_case_and_every_secret_rule_can_be_reached() -> None:
+    for rule in packaged().rules:
+        assert all(hint == hint.lower() and hint for hint in rule.hints)
+        if rule.kind is Kind.SECRET and not rule.hints:
+            assert rule.rule_id == "assigned-secret"
+
+
+def test_html_in_a_message_is_no_secret() -> None:
+    assert inspect_text(html.escape("<b>Your order</b> has been refunded & closed")).flags == ()
