@@ -67,6 +67,8 @@ def facts_request(envelope: Envelope, source: Method) -> bytes | Refusal:
         for parent in parents:
             target = getattr(target, parent)
         setattr(target, last, value)
+    if not message.IsInitialized():  # upb ends the process when it serialises such a message beside a map
+        return Refusal(Reason.FACTS_UNAVAILABLE, f"the request of `{source.path}` lacks a required field")
     return bytes(message.SerializeToString(deterministic=True))
 
 

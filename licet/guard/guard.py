@@ -200,6 +200,8 @@ class Guard:
         )
         reply = effect.change(spend)
         written = spend.finished(effect.entries)
+        if not reply.IsInitialized():  # upb ends the process when it serialises such a message beside a map
+            raise RuntimeError("the reply lacks a required field")
         result = reply.SerializeToString(deterministic=True)
         if len(result) > MAX_RESULT_BYTES:
             raise RuntimeError(f"a reply of {len(result)} bytes cannot be kept: {MAX_RESULT_BYTES} at most")
