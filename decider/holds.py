@@ -7,6 +7,7 @@ to the leader. A decider that restarts has lost nothing.
 """
 
 import hashlib
+from datetime import datetime
 from typing import Final
 
 from licet.spend import is_hex32
@@ -30,6 +31,10 @@ class TooManyHolds(Exception):  # noqa: N818 - a state, told to callers as a den
 def _token(text: str) -> str:
     """Return a fixed token for a text from outside: it can name no other subject."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _unix_ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 class Holds:
@@ -82,12 +87,16 @@ class Holds:
 
     async def listed(self) -> tuple[bytes, ...]:
         """Return the newest hold records, at most `MAX_LISTED`. Raises `StreamsError`."""
+        return tuple(data for _, data in await self.dated())
+
+    async def dated(self) -> tuple[tuple[int, bytes], ...]:
+        """Return what `listed` does, each with when the store took it, Unix ms. Raises `StreamsError`."""
         found = []
         for subject in await self._subjects(f"{self._prefix}.*.*.record"):
             stored = await read_last(self._publisher.nc, self._stream, subject)
             if stored is not None:
-                found.append((stored.seq, stored.data))
-        return tuple(data for _, data in sorted(found, reverse=True)[:MAX_LISTED])
+                found.append((stored.seq, _unix_ms(stored.time), stored.data))
+        return tuple((at_ms, data) for _, at_ms, data in sorted(found, reverse=True)[:MAX_LISTED])
 
     async def _read(self, subject: str) -> bytes | None:
         stored = await read_last(self._publisher.nc, self._stream, subject)

@@ -25,6 +25,7 @@ from decider.decider import Clock, Decider, Parts
 from decider.envelope import House
 from decider.health import Health
 from decider.holds import Holds
+from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.outcome import OutcomeReader
 from decider.quota import Quota
 from decider.reader import ToolReader
@@ -32,7 +33,7 @@ from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, 
 from decider.settings import DeciderSettings
 from decider.source import SourceError
 from decider.tasks import read_tasks
-from licet import tracing
+from licet import metrics, tracing
 from licet.catalog import Catalog, read_catalog
 from licet.event import EventKind, uuid7
 from licet.identity import audience_of, decider_id
@@ -82,6 +83,7 @@ class DeciderProcess:
         self._exits = contextlib.AsyncExitStack()
         self._acked = True
         self.port = 0
+        self.metrics_port = 0
 
     async def start(self) -> None:
         """Start everything. Raises `StartError`."""
@@ -132,7 +134,15 @@ class DeciderProcess:
             monotonic_ms=monotonic_ms,
         )
         traces = tracing.configure("licet-decider", settings.otlp_endpoint, settings.instance)
-        self._exits.callback(traces.shutdown)
+        self._exits.push_async_callback(asyncio.to_thread, traces.shutdown)
+        counts = metrics.configure(
+            "licet-decider", settings.metrics_endpoint, settings.metrics_listen, settings.instance
+        )
+        self._exits.push_async_callback(asyncio.to_thread, counts.shutdown)
+        observe(counts, self._journal)
+        self.metrics_port = counts.port
+        watching = asyncio.create_task(HoldWatch(holds, configuration, counts, wall_ms).run())
+        self._exits.push_async_callback(_ended, watching)
         service = DeciderService(
             decider,
             beacons,
@@ -140,6 +150,7 @@ class DeciderProcess:
             OutcomeReader(self._nc, configuration, house),
             identify=identify_certified if settings.tls else identify_development,
             tracing=traces,
+            meter=DecisionMeter(counts, house.catalogs),
         )
         beaconing = asyncio.create_task(beacons.run())
         self._exits.push_async_callback(_ended, beaconing)
@@ -236,7 +247,7 @@ class DeciderProcess:
             partial = settings.port_file.with_name(f".{settings.port_file.name}")
             partial.write_text(f"{self.port}\n", "ascii")
             partial.replace(settings.port_file)
-        log(logger, logging.INFO, "decider.listening", port=self.port)
+        log(logger, logging.INFO, "decider.listening", port=self.port, metrics_port=self.metrics_port)
 
     async def stop(self) -> bool:
         """Drain and stop; returns whether every event was acked."""

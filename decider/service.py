@@ -6,6 +6,7 @@ the beacon.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
@@ -15,6 +16,7 @@ from grpc_status import rpc_status
 
 from decider.beacon import BeaconPublisher
 from decider.decider import Decider
+from decider.meter import DecisionMeter
 from decider.outcome import OutcomeReader
 from decider.peer import certified_peer, development_peer
 from decider.status import status_of
@@ -72,10 +74,11 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         *,
         identify: Identify,
         tracing: Tracing,
+        meter: DecisionMeter,
     ) -> None:
         self._decider, self._beacons = decider, beacons
         self._store, self._outcomes = store, outcomes
-        self._identify, self._tracing = identify, tracing
+        self._identify, self._tracing, self._meter = identify, tracing, meter
 
     async def _peer(self, context: Context) -> str:
         peer = self._identify(context)
@@ -88,11 +91,13 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
     ) -> decider_pb2.DecideResponse:
         """Decide one call."""
         peer = await self._peer(context)
+        started_s = time.perf_counter()
         recording = self._tracing.record(extract(tuple(context.invocation_metadata() or ())))
         try:
             answer = await self._decider.decide(request, peer, recording)
         finally:
             recording.close()
+        self._meter.answered(request, answer, started_s, recording.parent)
         if isinstance(answer, Refusal):
             await abort(context, answer)
         return answer

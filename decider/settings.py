@@ -79,6 +79,12 @@ class DeciderSettings(BaseSettings):
     nats_ca_file: Path | None = Field(default=None, description="whom the servers' certificates come from")
     spool_dir: Path = Field(description="events that are not published yet; survives a restart")
     otlp_endpoint: str | None = Field(default=None, description="OTLP/gRPC endpoint for spans")
+    metrics_endpoint: str | None = Field(
+        default=None, description="OTLP/gRPC endpoint for metrics; none sends none"
+    )
+    metrics_listen: Address | None = Field(
+        default=None, description="where Prometheus may scrape /metrics, without TLS; none serves none"
+    )
     quota_per_second: float = Field(default=500.0, gt=0, description="decisions a second and caller")
     quota_burst: int = Field(default=1_000, ge=1, description="decisions a caller may ask for at once")
     drain_ms: int = Field(default=10_000, ge=0, description="how long open calls may take on SIGTERM")
