@@ -1,8 +1,8 @@
 """Make every key of an environment once and keep them as Secrets of this namespace.
 
-Run in the cluster by the keys job: `python keys.py --layout layout.json --service-account DIR`. What is there already
-stays as it is; a second run changes nothing. Once a person has taken the root key's Secret away, nothing more is
-signed here: the run checks that every object is complete, and says what is missing.
+Run in the cluster by the keys job: `python keys.py --layout layout.json --service-account DIR`. What is there
+already stays as it is; a second run changes nothing. Once a person has taken the root key's Secret away,
+nothing more is signed here: the run checks that every object is complete, and says what is missing.
 """
 
 import argparse
@@ -121,7 +121,12 @@ def main() -> int:
         if (directory / "root.pub").exists() and not (directory / "root.key").exists():
             needed = [f"{where}: {file}" for where, file in missing if file != "root.key"]
             if needed:
-                print("the root key is not here; make what is missing where it is:", *needed, sep="\n  ", file=sys.stderr)
+                print(
+                    "the root key is not here; make what is missing where it is:",
+                    *needed,
+                    sep="\n  ",
+                    file=sys.stderr,
+                )
             return 1 if needed else 0
         try:
             keys = make_dev_keys(
