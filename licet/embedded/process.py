@@ -22,7 +22,7 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _POLL_S: Final = 0.02
 _LOG_TAIL_LINES: Final = 20
 
-START_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
 
 
