@@ -7,12 +7,13 @@ but for `read_bundle_source`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from decider.cedar import RuleSet
+from decider.egress import Allowed, is_flag
 from decider.rules import RulesError
 from decider.source import Fault, Faults, Section, SourceError, read, read_text
 from licet.refusal import Refusal
@@ -56,6 +57,8 @@ class LoadedBundle:
     rules: RuleSet
     notes: Mapping[str, Note]
     escalate_to: str
+    egress: Mapping[str, Allowed] = field(default_factory=dict)
+    """What the egress check need not report, by method."""
 
 
 def read_bundle_source(directory: Path, *, environment: str) -> bytes:
@@ -76,6 +79,7 @@ def read_bundle_source(directory: Path, *, environment: str) -> bytes:
     notes = top.section("notes")
     if notes is not None:
         bundle.notes.extend(_notes(notes))
+    bundle.egress.extend(_egress(top))
     top.close()
     _check_rules(bundle, directory, notes, faults)
     faults.raise_any()
@@ -100,6 +104,32 @@ def _notes(section: Section) -> Iterator[bundle_pb2.RuleNote]:
             escalate_to=inner.text("escalate_to", "", max_length=MAX_TEXT_BYTES),
         )
         inner.close()
+
+
+def _egress(top: Section) -> Iterator[bundle_pb2.EgressAllowance]:
+    """Yield what `egress: {method: {field: [flags]}}` expects, each flag known to the egress check."""
+    methods = top.section("egress")
+    for method in sorted(methods.names()) if methods is not None else ():
+        fields = methods.section(method) if methods is not None else None
+        for path in sorted(fields.names()) if fields is not None else ():
+            flags = tuple(fields.texts(path)) if fields is not None else ()
+            for flag in flags:
+                if fields is not None and not is_flag(flag):
+                    fields.refuse(path, f"`{flag}` is no flag of the egress check")
+            yield bundle_pb2.EgressAllowance(
+                method=method if method.startswith("/") else f"/{method}", path=path, flags=sorted(set(flags))
+            )
+
+
+def _expected(bundle: bundle_pb2.Bundle) -> Mapping[str, Allowed]:
+    egress: dict[str, dict[str, frozenset[str]]] = {}
+    for allowance in bundle.egress:
+        if not allowance.method or not allowance.path or not all(map(is_flag, allowance.flags)):
+            raise BundleError(
+                "an egress allowance names no method, no field or a flag that is not known here"
+            )
+        egress.setdefault(allowance.method, {})[allowance.path] = frozenset(allowance.flags)
+    return MappingProxyType(egress)
 
 
 def _check_rules(bundle: bundle_pb2.Bundle, directory: Path, notes: Section | None, faults: Faults) -> None:
@@ -162,4 +192,5 @@ def load_bundle(payload: bytes) -> LoadedBundle:
         rules=rules,
         notes=MappingProxyType(notes),
         escalate_to=bundle.escalate_to,
+        egress=_expected(bundle),
     )

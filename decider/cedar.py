@@ -28,7 +28,7 @@ Value = str | int | bool | tuple["Value", ...] | Mapping[str, "Value"]
 PRINCIPAL_TYPE: Final = "Agent"
 PLAIN_RESOURCE_TYPE: Final = "Resource"
 
-SAMPLE_CONTEXT: Final[Mapping[str, str | int]] = {
+SAMPLE_CONTEXT: Final[Mapping[str, str | int | tuple[str, ...]]] = {
     "environment": "",
     "tenant": "",
     "principal": "",
@@ -39,6 +39,7 @@ SAMPLE_CONTEXT: Final[Mapping[str, str | int]] = {
     "tier": 0,
     "amount_minor": 0,
     "currency": "",
+    "risk_flags": (),
 }
 """Everything a rule may know beside the facts, with its type; a schema declares what it uses."""
 

@@ -133,6 +133,7 @@ def rule_call(envelope: Envelope, facts: Facts, house: House) -> RuleCall:
             "tier": method.tier,
             "amount_minor": amount_minor,
             "currency": currency,
+            "risk_flags": envelope.risk_flags,
         },
     )
 
@@ -362,6 +363,7 @@ def _held(
         excluded_approvers=sorted({task.principal, task.agent, task.caller}),
         facts_json=facts_json,
         audience=envelope.catalog.audience,
+        risk_flags=envelope.risk_flags,
     )
     decision.hold_id = hold.hold_id
     decision.reason = MESSAGE[Reason.HELD]

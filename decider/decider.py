@@ -28,6 +28,7 @@ from decider.decide import (
     resume,
     rule_call,
 )
+from decider.egress import inspect
 from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
 from decider.facts import facts_decision, facts_request, read_answer, source_of
 from decider.holds import Holds, TooManyHolds
@@ -53,6 +54,9 @@ from licet.v1.decider_pb2 import DecideRequest, DecideResponse, ListVisibleMetho
 from licet.v1.statement_pb2 import Signed
 
 logger = logging.getLogger(__name__)
+
+MAX_INLINE_BYTES: Final = 16 << 10
+"""Arguments up to this size are read for secrets on the event loop, larger ones in a thread, in bytes."""
 
 MAX_CONFIGURATION_AGE_MS: Final = 5_000
 """How old the last leader read of the configuration may be for a decision; doors refuse older beacons too."""
@@ -178,6 +182,7 @@ class _Case:
         envelope = build_envelope(self.request, self.peer, house, now_ms=self.moment.now_ms)
         if isinstance(envelope, Refused):
             return await self._answer(deny(envelope, envelope.refusal, in_force, self.moment), envelope)
+        envelope = await flagged(envelope, in_force)
         self.envelope, self.k_tool = envelope, house.tool_keys[envelope.catalog.audience]
         revoked = check_revocations(envelope, in_force)
         if revoked is not None:
@@ -329,6 +334,16 @@ class _Case:
             await self.parts.journal.append(kind, **fields)
         except (StreamsError, SpoolError) as error:
             log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
+
+
+async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:
+    """Return the envelope with the risk flags of its arguments; large ones are read beside the loop."""
+    allowed = in_force.bundle.egress.get(envelope.method.path)
+    if len(envelope.arguments.canonical) <= MAX_INLINE_BYTES:
+        report = inspect(envelope.arguments, allowed=allowed)
+    else:
+        report = await asyncio.to_thread(inspect, envelope.arguments, allowed=allowed)
+    return replace(envelope, risk_flags=report.flags)
 
 
 def bench_of(in_force: InForce, now_ms: int) -> Bench:

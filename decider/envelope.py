@@ -24,6 +24,8 @@ from licet.tier import CallClass
 from licet.v1.decider_pb2 import DecideRequest
 
 CALL_ID: Final = re.compile(r"[\x21-\x7e]{1,128}\Z")
+WITHHELD: Final = "arguments withheld: they hold what looks like a secret"
+"""What approvers, events and spans say of a call with a secret in its arguments."""
 MAX_SHOWN_BYTES: Final = 200
 """How much of an unverified text goes into the record."""
 
@@ -53,10 +55,14 @@ class Envelope:
     money: tuple[int, str] | None
     call_digest: bytes
     spend_id: str
+    risk_flags: tuple[str, ...] = ()
+    """What the egress check found in the arguments, less what the bundle expects there."""
 
     @property
     def summary(self) -> str:
-        """The catalog's sentence about this call, sensitive fields masked."""
+        """The catalog's sentence about this call, sensitive fields masked; `WITHHELD` with a secret in it."""
+        if "secret" in self.risk_flags:
+            return WITHHELD
         return self.method.summary(self.arguments)
 
 

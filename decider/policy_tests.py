@@ -72,7 +72,9 @@ def _test(name: str, section: Section) -> PolicyTest:
     kind = resource.partition(":")[0]
     context = dict(SAMPLE_CONTEXT)
     for key, value in section.values("context").items():
-        if type(value) is not type(SAMPLE_CONTEXT.get(key)):
+        if key == "risk_flags" and isinstance(value, tuple) and all(isinstance(v, str) for v in value):
+            context[key] = tuple(str(flag) for flag in value)
+        elif type(value) is not type(SAMPLE_CONTEXT.get(key)):
             section.refuse("context", f"`{key}` is not known, or of another type")
         elif isinstance(value, str | int):
             context[key] = value

@@ -76,6 +76,7 @@ def envelope_fields(envelope: Envelope, k_tool: bytes) -> dict[str, Any]:
         "amount_minor": amount_minor if -(1 << 63) <= amount_minor < 1 << 63 else 0,
         "currency": currency[:16],
         "summary": envelope.summary,
+        "risk_flags": envelope.risk_flags,
     }
 
 

@@ -8,6 +8,7 @@ from decider.egress.check import (
     inspect,
     inspect_fields,
     inspect_text,
+    is_flag,
 )
 from decider.egress.rulebook import Kind, RuleBook, packaged, read_rules
 
@@ -21,6 +22,7 @@ __all__ = [
     "inspect",
     "inspect_fields",
     "inspect_text",
+    "is_flag",
     "packaged",
     "read_rules",
 ]

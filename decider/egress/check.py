@@ -105,6 +105,14 @@ def inspect_fields(
     return Report(tuple(sorted(kept)), whole=not readings.cut)
 
 
+def is_flag(text: str) -> bool:
+    """Say whether a text is a flag or a kind that the packaged rules can give."""
+    kind, colon, rule_id = text.partition(":")
+    if kind not in set(Kind):
+        return False
+    return not colon or rule_id in packaged().rule_ids or rule_id == FIELD_RULE
+
+
 def _is_allowed(finding: Finding, allowed: Allowed) -> bool:
     names = allowed.get(finding.path, frozenset()) | allowed.get(WHOLE, frozenset())
     return finding.flag in names or str(finding.kind) in names

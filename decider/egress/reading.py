@@ -23,7 +23,7 @@ MAX_DEPTH: Final = 3
 """How many things are undone one after another."""
 MAX_READINGS: Final = 400
 """How many readings one call has at most."""
-MAX_READ_BYTES: Final = 4 << 20
+MAX_READ_BYTES: Final = 3 << 20
 """How many characters all readings of one call have at most."""
 MAX_INFLATED_BYTES: Final = 256 << 10
 """How much of a compressed run is read, in bytes."""

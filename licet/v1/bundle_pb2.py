@@ -24,17 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15licet/v1/bundle.proto\x12\x08licet.v1\"\xdb\x01\n\x06\x42undle\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x16\n\x0e\x62undle_version\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\r\n\x05rules\x18\x04 \x01(\t\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12%\n\x05stage\x18\x06 \x01(\x0e\x32\x16.licet.v1.RolloutStage\x12!\n\x05notes\x18\x07 \x03(\x0b\x32\x12.licet.v1.RuleNote\x12\x15\n\rentities_json\x18\x08 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\t \x01(\t\"E\n\x08RuleNote\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t*b\n\x0cRolloutStage\x12\x1d\n\x19ROLLOUT_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROLLOUT_STAGE_SHADOW\x10\x01\x12\x19\n\x15ROLLOUT_STAGE_ENFORCE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15licet/v1/bundle.proto\x12\x08licet.v1\"\x86\x02\n\x06\x42undle\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x16\n\x0e\x62undle_version\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\r\n\x05rules\x18\x04 \x01(\t\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12%\n\x05stage\x18\x06 \x01(\x0e\x32\x16.licet.v1.RolloutStage\x12!\n\x05notes\x18\x07 \x03(\x0b\x32\x12.licet.v1.RuleNote\x12\x15\n\rentities_json\x18\x08 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\t \x01(\t\x12)\n\x06\x65gress\x18\n \x03(\x0b\x32\x19.licet.v1.EgressAllowance\">\n\x0f\x45gressAllowance\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x66lags\x18\x03 \x03(\t\"E\n\x08RuleNote\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t*b\n\x0cRolloutStage\x12\x1d\n\x19ROLLOUT_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROLLOUT_STAGE_SHADOW\x10\x01\x12\x19\n\x15ROLLOUT_STAGE_ENFORCE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'licet.v1.bundle_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLLOUTSTAGE']._serialized_start=328
-  _globals['_ROLLOUTSTAGE']._serialized_end=426
+  _globals['_ROLLOUTSTAGE']._serialized_start=435
+  _globals['_ROLLOUTSTAGE']._serialized_end=533
   _globals['_BUNDLE']._serialized_start=36
-  _globals['_BUNDLE']._serialized_end=255
-  _globals['_RULENOTE']._serialized_start=257
-  _globals['_RULENOTE']._serialized_end=326
+  _globals['_BUNDLE']._serialized_end=298
+  _globals['_EGRESSALLOWANCE']._serialized_start=300
+  _globals['_EGRESSALLOWANCE']._serialized_end=362
+  _globals['_RULENOTE']._serialized_start=364
+  _globals['_RULENOTE']._serialized_end=433
 # @@protoc_insertion_point(module_scope)

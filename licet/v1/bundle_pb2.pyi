@@ -58,6 +58,7 @@ class Bundle(_message.Message):
     NOTES_FIELD_NUMBER: _builtins.int
     ENTITIES_JSON_FIELD_NUMBER: _builtins.int
     ESCALATE_TO_FIELD_NUMBER: _builtins.int
+    EGRESS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     bundle_version: _builtins.int
@@ -78,6 +79,10 @@ class Bundle(_message.Message):
     def notes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleNote]:
         """Texts and ways to a person, by rule id."""
 
+    @_builtins.property
+    def egress(self) -> _containers.RepeatedCompositeFieldContainer[Global___EgressAllowance]:
+        """What the egress check need not report."""
+
     def __init__(
         self,
         *,
@@ -90,14 +95,47 @@ class Bundle(_message.Message):
         notes: _abc.Iterable[Global___RuleNote] | None = ...,
         entities_json: _builtins.str = ...,
         escalate_to: _builtins.str = ...,
+        egress: _abc.Iterable[Global___EgressAllowance] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_version", b"bundle_version", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "notes", b"notes", "rules", b"rules", "schema", b"schema", "stage", b"stage", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_version", b"bundle_version", "egress", b"egress", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "notes", b"notes", "rules", b"rules", "schema", b"schema", "stage", b"stage", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Bundle: _TypeAlias = Bundle  # noqa: Y015
+
+@_typing.final
+class EgressAllowance(_message.Message):
+    """What is expected in one field of one method, such as an address in the field of a recipient."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METHOD_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    method: _builtins.str
+    """Full method path."""
+    path: _builtins.str
+    """Path of the field, names joined by dots; `*` for every field."""
+    @_builtins.property
+    def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Flags such as `personal:email`, or kinds such as `personal`."""
+
+    def __init__(
+        self,
+        *,
+        method: _builtins.str = ...,
+        path: _builtins.str = ...,
+        flags: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "method", b"method", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EgressAllowance: _TypeAlias = EgressAllowance  # noqa: Y015
 
 @_typing.final
 class RuleNote(_message.Message):
