@@ -16,8 +16,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from opentelemetry import metrics
-
 from audit.evidence import Row, beside_rows, change, rows_of_steps, story_of
 from audit.fence import FenceError, Fencer, Patience
 from audit.findings import WINDOW_US, Change, Decided, Finding, FindingClass, Story, classify, fence_due
@@ -25,6 +23,7 @@ from audit.ledger_reader import LedgerReader, LedgerReaderError
 from licet import telemetry
 from licet.event import EventKind
 from licet.log import log
+from licet.metrics import Metrics
 from licet.tracing import TraceContext, Tracing
 
 LOG: Final = logging.getLogger(__name__)
@@ -48,8 +47,6 @@ STRAY_US: Final = 10_000_000
 """A ledger row whose spend id is on no other record after 10 s belongs to no step."""
 FENCE_FAILURES: Final = 5
 """So many failed fences make an open round a person's matter."""
-
-_FOUND: Final = metrics.get_meter(telemetry.SCOPE).create_counter(telemetry.METRIC_FINDINGS, unit="{finding}")
 
 
 class Recorder(Protocol):
@@ -93,6 +90,7 @@ class Reconciler:
         labels: Labels = MappingProxyType({}),
         ledger_cursors: Mapping[str, int] = MappingProxyType({}),
         tracing: Tracing | None = None,
+        metrics: Metrics | None = None,
         alert: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self._client = client
@@ -103,6 +101,7 @@ class Reconciler:
         self._labels = labels
         self._alert = alert
         self._tracing = tracing or Tracing("licet-reconciler")
+        self._found = (metrics or Metrics("licet-reconciler")).counter(telemetry.METRIC_FINDINGS)
         self._cursors: dict[str, int] | None = None
         self._cursors_of_ledgers = defaultdict(int, ledger_cursors)
         self._seen_us: dict[str, int] = {}
@@ -233,7 +232,7 @@ class Reconciler:
         self._trace(rows, finding)
         self._verdicts[step] = finding.finding
         self._verdicts.move_to_end(step)
-        _FOUND.add(1, {telemetry.FINDING: str(finding.finding)})
+        self._found.add(1, str(finding.finding))
         if finding.pages:
             shown = {
                 name: fields.get(name, "") for name in ("finding", "resource", "tool", "tenant", "detail")

@@ -21,7 +21,7 @@ from audit.reconcile import Reconciler
 from audit.settings import AuditSettings, StoreSettings
 from audit.stored import House
 from audit.writer import StreamWriter, streams
-from licet import tracing
+from licet import metrics, telemetry, tracing
 from licet.identity import reconciler_id
 from licet.journal import Journal
 from licet.journal.spool import SpoolError
@@ -81,18 +81,21 @@ async def write(settings: AuditSettings) -> None:
     def house() -> House:
         return House(settings.environment, settings.trust_domain, keys.current() if keys else None)
 
+    counts = metrics.configure("licet-audit-writer", settings.metrics_endpoint, settings.metrics_listen)
     nc = await connect(nats_settings(settings), "audit-writer", within_s=None)
     holder = f"{socket.gethostname()}:{_instance(settings.spool_dir)}"
     try:
         writers = []
         for stream in streams(settings.environment):
             client = await open_store(settings)
-            writers.append(StreamWriter(nc, client, stream, holder, settings.batch_rows))
+            rows = settings.batch_rows
+            writers.append(StreamWriter(nc, client, stream, holder, rows, metrics=counts))
         async with asyncio.TaskGroup() as group:
             for writer in writers:
                 group.create_task(writer.run(house))
     finally:
         await nc.close()
+        await asyncio.to_thread(counts.shutdown)
 
 
 def _instance(directory: Path | None) -> str:
@@ -124,6 +127,8 @@ async def reconcile(settings: AuditSettings) -> None:
     webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
     fencer = SidecarFencer(settings.tools, identity if settings.dev_identity else "")
     traces = tracing.configure("licet-reconciler", settings.otlp_endpoint)
+    counts = metrics.configure("licet-reconciler", settings.metrics_endpoint, settings.metrics_listen)
+    counts.observe(telemetry.METRIC_SPOOL_DEPTH, lambda: {("journal",): journal.depth})
     cursors = LedgerCursors(settings.spool_dir / "ledger-cursors.json")
     reconciler = Reconciler(
         client,
@@ -135,6 +140,7 @@ async def reconcile(settings: AuditSettings) -> None:
         alert=webhook.send if webhook else None,
         ledger_cursors=await asyncio.to_thread(cursors.load, readers),
         tracing=traces,
+        metrics=counts,
     )
     try:
         await _poll(reconciler, cursors, settings.poll_ms / 1000)
@@ -143,7 +149,7 @@ async def reconcile(settings: AuditSettings) -> None:
             await webhook.drain()
         await journal.close()
         await fencer.close()
-        await asyncio.to_thread(traces.shutdown)
+        await asyncio.gather(asyncio.to_thread(traces.shutdown), asyncio.to_thread(counts.shutdown))
         await publisher.close()
         await nc.close()
 

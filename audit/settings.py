@@ -6,7 +6,7 @@ Secrets are file paths, never values. Command-line options of the same name win 
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from audit.migrate import MAX_RETENTION_DAYS, RETENTION_DAYS, Layout
@@ -14,6 +14,14 @@ from audit.store import StoreAddress
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
 
 MAX_BATCH_ROWS: Final = 100_000
+MAX_PORT: Final = 65_535
+
+
+def _address(text: str | None) -> str | None:
+    host, _, port = (text or "").rpartition(":")
+    if text is not None and not (host and port.isdigit() and int(port) <= MAX_PORT):
+        raise ValueError(f"`{text}` is no address: use host:port")
+    return text
 
 
 class StoreSettings(BaseSettings):
@@ -69,6 +77,12 @@ class AuditSettings(StoreSettings):
     alert_webhook: str = Field(default="", description="http(s) address that is told of findings that page")
     dev_identity: bool = Field(default=False, description="development identities on loopback")
     otlp_endpoint: str | None = Field(default=None, description="OTLP/gRPC endpoint for spans")
+    metrics_endpoint: str | None = Field(
+        default=None, description="OTLP/gRPC endpoint for metrics; none sends none"
+    )
+    metrics_listen: Annotated[str | None, AfterValidator(_address)] = Field(
+        default=None, description="where Prometheus may scrape /metrics, without TLS; none serves none"
+    )
     batch_rows: int = Field(default=20_000, ge=1, le=MAX_BATCH_ROWS, description="most rows an insert")
     poll_ms: int = Field(default=500, ge=10, description="how often the reconciler looks, in ms")
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from clickhouse_connect.driver.exceptions import Error as ClickHouseError
-from opentelemetry import metrics
 
 from audit.lease import RENEW_S, Lease
 from audit.repeats import Repeats
@@ -28,6 +27,7 @@ from audit.stored import House, Stored
 from audit.tail import Tail
 from licet import telemetry
 from licet.log import log
+from licet.metrics import Metrics
 from licet.streams import StreamsError, stream_audit, stream_info, stream_ledger, stream_spend_log
 
 if TYPE_CHECKING:
@@ -39,11 +39,9 @@ RETRY_S: Final = (0.2, 0.5, 1.0, 2.0)
 JOURNALS: Final = "LICET_AUDIT_"
 """Streams in which an event may come again; the others are write-once by subject."""
 STANDBY_S: Final = 2.0
+CHECK_S: Final = 5.0
+"""How often the lag is looked at while messages keep coming."""
 DAY_US: Final = 86_400_000_000
-
-_METER: Final = metrics.get_meter(telemetry.SCOPE)
-_LAG: Final = _METER.create_gauge(telemetry.METRIC_STREAM_LAG, unit="{message}")
-_GAPS: Final = _METER.create_counter(telemetry.METRIC_AUDIT_GAPS, unit="{message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,20 @@ def encode(messages: Sequence[Stored], house: House, repeated: frozenset[int] = 
 class StreamWriter:
     """Writes one stream until cancelled. `client` is its own clickhouse-connect client."""
 
-    def __init__(self, nc: "Client", client: Any, stream: str, holder: str, rows: int) -> None:
+    def __init__(
+        self,
+        nc: "Client",
+        client: Any,
+        stream: str,
+        holder: str,
+        rows: int,
+        *,
+        metrics: Metrics | None = None,
+    ) -> None:
+        counts = metrics or Metrics("licet-audit-writer")
+        self._lag = counts.gauge(telemetry.METRIC_STREAM_LAG)
+        self._gaps = counts.counter(telemetry.METRIC_AUDIT_GAPS)
+        self._checked = 0.0
         self._nc = nc
         self._client = client
         self._stream = stream
@@ -145,7 +156,7 @@ class StreamWriter:
                 if position.last != batch[-1].seq:
                     break  # another writer's batch of the same start was kept: go on from there
                 self.written += len(batch)
-            if not messages:
+            if not messages or asyncio.get_running_loop().time() - self._checked > CHECK_S:
                 await self._check_stream(position)
 
     async def _store(self, batch: Sequence[Stored], house: House) -> None:
@@ -177,10 +188,11 @@ class StreamWriter:
     async def _check_stream(self, position: Position) -> None:
         """Tell how far behind we are; raise StreamsError for a stream that is missing or went back."""
         info = await stream_info(self._nc, self._stream)
+        self._checked = asyncio.get_running_loop().time()
         if info is None:
             raise StreamsError(f"there is no stream `{self._stream}`: run the setup")
         last = int(info["state"]["last_seq"])
-        _LAG.set(max(last - position.last, 0), {"stream": self._stream})
+        self._lag.set(max(last - position.last, 0), self._stream)
         if last < position.last:
             raise StreamsError(
                 f"stream `{self._stream}` ends at {last}, but the store has {position.last}: it was restored"
@@ -192,7 +204,7 @@ class StreamWriter:
         for message in batch:
             if message.seq != expected:
                 missing = message.seq - expected
-                _GAPS.add(missing, {"stream": self._stream})
+                self._gaps.add(missing, self._stream)
                 fields = {
                     "stream": self._stream,
                     "first": expected,
