@@ -42,7 +42,7 @@ def story_lines(told: Told, tree: str) -> Iterator[str]:
 
 def table_head() -> str:
     """Return the head of the table of cases."""
-    return f"    {'attempt':<39}{'reply':<22}{'calls':>5} {'ledger':>10}  finding"
+    return f"    {'attempt':<36}{'reply':<22}{'calls':>5} {'ledger':>10}  finding"
 
 
 def case_lines(number: int, case: Case) -> Iterator[str]:
@@ -59,8 +59,8 @@ def _attempt_lines(attempt: Attempt) -> Iterator[str]:
     replies = "+".join(_times(name, count) for name, count in sorted(Counter(seen.replies).items()))
     kind = "twin: " if attempt.lawful else ""
     yield (
-        f" {_RIGHT[attempt.right]} {_cut(kind + attempt.label, 38):<39}{_cut(replies, 21):<22}"
-        f"{seen.refund_calls:>5} {money(seen.ledger_minor):>10}  {'+'.join(seen.findings)}"
+        f" {_RIGHT[attempt.right]} {_cut(kind + attempt.label, 35):<36}{_cut(replies, 21):<22}"
+        f"{seen.refund_calls:>5} {money(seen.ledger_minor):>10}  {_cut('+'.join(seen.findings), 20)}"
     )
     policy, authorization, ledger = evidences(attempt)
     yield _cut(f"      policy {policy} · authorization {authorization}", WIDTH)

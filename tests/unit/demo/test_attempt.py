@@ -56,11 +56,15 @@ def test_case_that_broke_is_not_right_whatever_its_attempts_were() -> None:
 
 
 def test_rows_fit_and_mark_what_is_wrong() -> None:
-    attempt = _attempt(replace(RIGHT, refund_calls=2))
+    long = {"replies": ("OK",) * 200 + ("SPENT",) * 200, "findings": ("ALLOWED_NOT_EXECUTED", "HELD")}
+    attempt = _attempt(replace(RIGHT, refund_calls=200, ledger_minor=-1000000, **long))
+    attempt.label = "a label that is far longer than its column is"
     attempt.steps.append(_Step())  # type: ignore[arg-type] # all that a row shows of one
     lines = list(case_lines(7, Case("c", "A case", [attempt])))
     assert any(line.startswith(" !!") for line in lines)
-    assert all(len(line) <= WIDTH for line in lines)
+    rows = [line for line in lines if not line.startswith("    !!")]
+    assert len(rows) == 4
+    assert all(len(line) <= WIDTH for line in rows)
     assert case_json(Case("c", "A case", [attempt]))["right"] is False
 
 
