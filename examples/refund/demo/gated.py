@@ -1,5 +1,7 @@
 """The same agent, gated: its tools are `licet.client` stubs, its steps have the framework's tool-call ids."""
 
+from typing import Any
+
 from opentelemetry import trace as otel
 
 from examples.refund.demo.agent import Ticket, handle
@@ -21,7 +23,8 @@ def handle_gated(play: Play, order_id: str) -> Ticket:
         decider=house.stack.decider, tools=sidecars, identity=house.identity, tracing=house.tracing
     )
     with otel.use_span(_as_parent(step.root.context)):
-        ticket = handle(client.stub(FinanceStub, task=TASK), order_id, call_ids)
+        gated: Any = client.stub(FinanceStub, task=TASK)  # its methods take `call_id=` beside what they took
+        ticket = handle(gated, order_id, call_ids)
     step.replies.append(Reply(ticket.reason or OK, "", message=ticket.denial))
     return ticket
 

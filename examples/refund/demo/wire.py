@@ -5,7 +5,7 @@ The lawful way is `licet.client`; an attacker does not use it, so neither do the
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import Message
@@ -128,14 +128,14 @@ class Wire:
     ) -> Reply:
         """Send a call to one replica, with whatever stands in the permit's place."""
         span = step.recording.span(method.lstrip("/"), kind=SpanKind.CLIENT, under=step.root)
-        sent = (
+        sent: tuple[tuple[str, str | bytes], ...] = (
             (metadata.DEV_IDENTITY, self.identity),
             (metadata.CALL_ID, step.call_id),
             (metadata.TASK_ID, step.task_id),
             *((metadata.PERMIT, permit) for permit in permits),
             *inject(span.context),
         )
-        call = self._sidecars[replica].unary_unary(method)
+        call: Any = self._sidecars[replica].unary_unary(method)
         try:
             body = call(body, timeout=timeout, metadata=sent)
         except grpc.RpcError as error:
