@@ -135,14 +135,7 @@ class DeciderProcess:
         )
         traces = tracing.configure("licet-decider", settings.otlp_endpoint, settings.instance)
         self._exits.push_async_callback(asyncio.to_thread, traces.shutdown)
-        counts = metrics.configure(
-            "licet-decider", settings.metrics_endpoint, settings.metrics_listen, settings.instance
-        )
-        self._exits.push_async_callback(asyncio.to_thread, counts.shutdown)
-        observe(counts, self._journal)
-        self.metrics_port = counts.port
-        watching = asyncio.create_task(HoldWatch(holds, configuration, counts, wall_ms).run())
-        self._exits.push_async_callback(_ended, watching)
+        counts = self._open_metrics(holds, configuration)
         service = DeciderService(
             decider,
             beacons,
@@ -162,6 +155,18 @@ class DeciderProcess:
             wall_ms=wall_ms,
         )
         await self._listen(service, approvals, Health(configuration, monotonic_ms))
+
+    def _open_metrics(self, holds: Holds, configuration: Configuration) -> metrics.Metrics:
+        settings = self._settings
+        counts = metrics.configure(
+            "licet-decider", settings.metrics_endpoint, settings.metrics_listen, settings.instance
+        )
+        self._exits.push_async_callback(asyncio.to_thread, counts.shutdown)
+        observe(counts, self._journal)
+        self.metrics_port = counts.port
+        watching = asyncio.create_task(HoldWatch(holds, configuration, counts, wall_ms).run())
+        self._exits.push_async_callback(_ended, watching)
+        return counts
 
     async def _open_journal(self) -> Journal:
         settings = self._settings

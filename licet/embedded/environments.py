@@ -20,6 +20,11 @@ from licet.identity import TRUST_DOMAIN_DEV
 HOST: Final = "127.0.0.1"
 
 
+def metrics_port(process: str) -> str:
+    """Return the name of the port at which a process is scraped."""
+    return f"metrics-{process}"
+
+
 @dataclass(frozen=True, slots=True)
 class Environments:
     """The variables of every process. `otlp_endpoint`: where spans go."""
@@ -41,7 +46,10 @@ class Environments:
 
     def shared(self, process: str) -> dict[str, str]:
         """Return what every process is told."""
+        metrics = metrics_port(process)
+        scraped = {"LICET_METRICS_LISTEN": self.listen(metrics)} if metrics in self.ports else {}
         return {
+            **scraped,
             "LICET_ENVIRONMENT": self.project.environment,
             "LICET_TRUST_DOMAIN": TRUST_DOMAIN_DEV,
             "LICET_NATS_URL": self.nats.url,

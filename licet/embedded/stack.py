@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from licet.embedded.dev_keys import make_dev_keys
-from licet.embedded.environments import Environments
+from licet.embedded.environments import Environments, metrics_port
 from licet.embedded.layout import DataLayout
 from licet.embedded.nats_accounts import SETUP
 from licet.embedded.nats_server import NatsServer, NatsServerError
@@ -85,7 +85,9 @@ class Stack:
         self.layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _lock(self.layout)
         sidecars = [f"sidecar-{tool}-{replica}" for tool in tools for replica in range(replicas)]
-        self._ports = keep_ports(self.layout.ports, ("front", "decider", "otlp", *sidecars))
+        self._scraped = ("decider", *sidecars, "writer", "reconciler")
+        names = ("front", "decider", "otlp", *sidecars, *map(metrics_port, self._scraped))
+        self._ports = keep_ports(self.layout.ports, names)
         self._keeps_traces = otlp_endpoint is None
         self.otlp_endpoint = otlp_endpoint or f"http://127.0.0.1:{self._ports['otlp']}"
         self.nats = NatsServer(self.layout.nats, environment=project.environment, tools=tools)
@@ -185,6 +187,11 @@ class Stack:
     def audit_environment(self) -> dict[str, str]:
         """Return the variables that `licet audit` commands need to ask this stack."""
         return {**self._told.shared("audit"), **self._told.store()}
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Addresses where Prometheus may scrape `/metrics`, by process."""
+        return {process: self._told.listen(metrics_port(process)) for process in self._scraped}
 
     @property
     def traces(self) -> TraceStore | None:
@@ -322,6 +329,7 @@ class Stack:
             "clickhouse": self.clickhouse_url,
             "nats": self.nats.url,
             "otlp": self.otlp_endpoint,
+            "metrics": self.metrics,
             "pids": {"nats": self.nats.pid, **{name: one.pid for name, one in self.processes.items()}},
             "started_at": int(time.time()),
         }
