@@ -74,7 +74,7 @@ def values(engine: Engine) -> dict[str, str]:
     return {
         "id": spend_id, "task": task, "call": call, "resource": resource, "agent": agent,
         "operation": "refund",
-        "at": AT, "since": SINCE, "days": "1", "until": "2026-10-15 13:00:00", "hours": "24",
+        "at": AT, "since": SINCE, "days": "1", "until": "2026-10-31 00:00:00", "hours": "24",
     }  # fmt: skip
 
 
