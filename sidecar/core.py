@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from licet.event import uuid7
+from licet.event import EventKind, uuid7
 from licet.log import log
 from licet.metadata import APPROVAL, CALL_ID, PERMIT
 from licet.permit import DoorState, Permit, Presented, examine
@@ -316,8 +316,15 @@ class Door:
             )
             self.faults += 1
             reply = Refused(refusal=Refusal(reason), trailers=call.trailers)
-        call.trace.close(kind, fields, reply)
-        if self._parts.meter is not None:
+        self._told(call, kind, fields, reply)
+        return reply
+
+    def _told(self, call: Call, kind: EventKind, fields: dict[str, object], reply: Reply) -> None:
+        """Close spans and count; the event is kept by now, so what fails here changes no reply."""
+        try:
+            call.trace.close(kind, fields, reply)
+            if self._parts.meter is None:
+                return
             said = reply.refusal.reason.value if isinstance(reply, Refused) else call.record.reason
             self._parts.meter.concluded(
                 enforcement=kind.rpartition(".")[2],
@@ -326,7 +333,9 @@ class Door:
                 seconds=call.trace.seconds,
                 trace=call.trace.here(),
             )
-        return reply
+        except Exception as fault:  # noqa: BLE001 # telemetry must not take an answer away
+            self.faults += 1
+            log(LOG, logging.ERROR, "door.telemetry_fault", error=type(fault).__name__)
 
     def _expired(self, call: Call) -> bool:
         deadline_ms = call.request.deadline_ms

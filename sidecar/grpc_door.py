@@ -7,6 +7,7 @@ limit to us; it answers such a call itself, and no event tells of it.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,10 +17,13 @@ import grpc
 from grpc import aio
 
 from licet.call import MAX_REQUEST_BYTES
+from licet.log import log
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
 from sidecar.identity import certified_peer, development_peer
 from sidecar.status import CODES, details_of
+
+LOG: Final = logging.getLogger(__name__)
 
 BODY_TIMEOUT_S: Final = 10.0
 """How long a half-sent call may stay half-sent when its caller gave no deadline."""
@@ -92,7 +96,7 @@ class GrpcDoor(grpc.GenericRpcHandler):
         return grpc.stream_unary_rpc_method_handler(partial(self._unary, text))
 
     async def _unary(self, path: str, _messages: Any, context: Any) -> bytes:
-        reply = await self._handle(self._request(path, context, None))
+        reply = await self._handle(self._built(path, context, None))
         await _send_metadata(reply, context)
         _set_status(reply, context)
         return b"" if isinstance(reply, Refused) else reply.body
@@ -102,8 +106,18 @@ class GrpcDoor(grpc.GenericRpcHandler):
             if not context.done():
                 await context.write(message)
 
-        reply = await self._handle(self._request(path, context, send))
+        reply = await self._handle(self._built(path, context, send))
         _set_status(reply, context)
+
+    def _built(self, path: str, context: Any, send: Callable[[bytes], Awaitable[None]] | None) -> Request:
+        """Return the request; one that cannot be built goes to the core as a fault, for its event."""
+        try:
+            return self._request(path, context, send)
+        except Exception as fault:  # noqa: BLE001 # grpcio would tell the caller what went wrong in here
+            log(LOG, logging.ERROR, "door.request_fault", error=type(fault).__name__)
+            return Request(
+                path=path, metadata=(), peer="", origin="", deadline_ms=None, receive=_broken, send=send
+            )
 
     def _request(self, path: str, context: Any, send: Callable[[bytes], Awaitable[None]] | None) -> Request:
         pairs: Pairs = tuple(context.invocation_metadata() or ())
@@ -119,6 +133,10 @@ class GrpcDoor(grpc.GenericRpcHandler):
             receive=partial(_receive, context),
             send=send,
         )
+
+
+async def _broken() -> Refusal:
+    return Refusal(Reason.INTERNAL, detail="the request could not be built", step=1)
 
 
 async def _receive(context: Any) -> bytes | Refusal:

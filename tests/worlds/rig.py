@@ -25,6 +25,7 @@ from licet.statement import artifact_sha256, canonical
 from licet.streams import (
     EMBEDDED_SIZES,
     Connection,
+    StoreUnavailable,
     apply_streams,
     connect,
     read_seq,
@@ -93,6 +94,7 @@ class Rig:
         self.publishing = True
         self._orders: Iterator[str] = iter(order.order_id for order in bulk_orders(ORDERS))
         self._audit_from = 0
+        self._audit: list[Event] = []
         self._channels: dict[int, aio.Channel] = {}
         self._runs = 0
         self.made = 0
@@ -293,13 +295,13 @@ class Rig:
         return len(await self.door_events(count, within_s))
 
     async def _events(self, after: int) -> list[Event]:
+        """Return the events after a sequence; each is read from the stream once."""
         last = await self._last(stream_audit(ENVIRONMENT))
-        found = []
-        for seq in range(after + 1, last + 1):
+        for seq in range(len(self._audit) + 1, last + 1):
             message = await read_seq(self.setup, stream_audit(ENVIRONMENT), seq)
-            if message is not None:
-                found.append(Event.FromString(message.data))
-        return found
+            assert message is not None
+            self._audit.append(Event.FromString(message.data))
+        return self._audit[after:]
 
     async def spends(self, spend_id: str) -> list[SpendRecord]:
         """Return the records of a step, from the stream."""
@@ -312,9 +314,16 @@ class Rig:
         return found
 
     async def _last(self, stream: str) -> int:
-        info = await stream_info(self.setup, stream)
-        assert info is not None
-        return int(info["state"]["last_seq"])
+        """Return a stream's last sequence; asks again while the own connection is still coming back."""
+        deadline = time.monotonic() + 15
+        while True:
+            try:
+                info = await stream_info(self.setup, stream)
+                assert info is not None
+                return int(info["state"]["last_seq"])
+            except StoreUnavailable:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.2)
 
 
 def answer_of(error: aio.AioRpcError) -> str:

@@ -340,6 +340,20 @@ async def test_a_stream_without_permit_has_no_part(house: House) -> None:
     assert house.echo.bodies == []
 
 
+async def test_a_request_that_cannot_be_built_is_denied_and_tells_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> str:
+        raise RuntimeError("secret internals")
+
+    monkeypatch.setattr(sidecar.grpc_door, "development_peer", broken)
+    with pytest.raises(aio.AioRpcError) as caught:
+        await house.call((PERMIT, house.world.mint.permit()))
+    assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+    assert "secret" not in str(caught.value)
+    assert (house.echo.bodies, house.event[1]["reason"]) == ([], "INTERNAL")
+
+
 async def test_garbage_on_the_port_does_not_stop_the_door(house: House) -> None:
     for raw in (b"\x00" * 64, b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 512):
         _, writer = await asyncio.open_connection("127.0.0.1", house.port)

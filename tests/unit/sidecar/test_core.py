@@ -271,6 +271,15 @@ async def test_a_fault_while_the_tool_runs_leaves_the_outcome_unknown(world: Wor
     assert (world.event[0], world.event[1]["outcome"]) == (EventKind.DOOR_PASSED, "UNKNOWN")
 
 
+async def test_telemetry_that_breaks_takes_no_answer_away(world: World, monkeypatch: Any) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("exporter")
+
+    monkeypatch.setattr(sidecar.core.DoorTrace, "close", broken)
+    assert isinstance(await world.call(world.mint.permit()), Answered)
+    assert (world.event[0], world.door.faults) == (EventKind.DOOR_PASSED, 1)
+
+
 async def test_a_read_spends_nothing_and_has_no_outcome(world: World) -> None:
     body = b"\n\x02O1"
     reply = await world.call(world.mint.permit(GET_ORDER, body), path=GET_ORDER, body=body)
