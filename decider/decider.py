@@ -62,6 +62,10 @@ MAX_CONFIGURATION_AGE_MS: Final = 5_000
 """How old the last leader read of the configuration may be for a decision; doors refuse older beacons too."""
 
 
+RPC: Final = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: telemetry.SPAN_DECIDE}
+"""Attributes of every span of `Decide`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """Where time and ids come from: wall clock and monotonic clock in ms, UUIDv7 as 32 lower hex digits."""
@@ -115,17 +119,24 @@ class Decider:
             return await self._over_quota(request, peer)
         now_ms = clock.wall_ms()
         moment = Moment(clock.new_id(now_ms), now_ms)
-        span = recording.span(telemetry.SPAN_DECIDE, kind=SpanKind.SERVER)
+        span = recording.span(telemetry.SPAN_DECIDE, kind=SpanKind.SERVER, attributes=RPC)
         case = _Case(self._parts, request, peer, moment, trace=(recording, span))
         try:
             refusal = await case.run(self._house)
         except Exception:
-            log(logger, logging.ERROR, "decide.fault", decision_id=moment.decision_id)
+            log(
+                logger,
+                logging.ERROR,
+                "decide.fault",
+                decision_id=moment.decision_id,
+                trace_id=span.context.trace_id,
+            )
             logger.exception("decide.fault")
             refusal = Refusal(Reason.INTERNAL, "a fault of the decider")
         if isinstance(refusal, Refusal):
             span.set(telemetry.DECISION, "failed")
             span.set(telemetry.REASON, str(refusal.reason))
+            span.set(telemetry.RPC_RESPONSE_STATUS_CODE, str(refusal.status))
             span.fail(str(refusal.reason))
             recording.keep()
             await case.record_failure(refusal)
@@ -313,6 +324,7 @@ class _Case:
 
     def _trace(self, verdict: Verdict, source: Envelope | Refused, fields: Mapping[str, object]) -> None:
         decision = verdict.decision
+        self.span.set(telemetry.RPC_RESPONSE_STATUS_CODE, "OK")  # of every usable decision, a denial too
         self.span.set(telemetry.DECISION, str(fields["decision"]))
         self.span.set(telemetry.DECISION_ID, decision.decision_id)
         self.span.set(telemetry.BUNDLE_VERSION, decision.bundle_version)

@@ -6,7 +6,9 @@ carries arguments, results or permits. Not guaranteed: that a span arrives; audi
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from google.rpc import code_pb2
 from opentelemetry.trace import SpanKind
 
 from licet import telemetry
@@ -14,6 +16,8 @@ from licet.permit import Permit
 from licet.refusal import Refusal
 from licet.tracing import Recording, Span, TraceContext, Tracing, extract, parse_traceparent
 from sidecar.exchange import Refused, Reply, Request
+
+_NAMES: Final = {number: name for name, number in code_pb2.Code.items()}
 
 
 class DoorTrace:
@@ -89,7 +93,8 @@ class DoorTrace:
             if isinstance(value, str) and value:
                 root.set(key, value)
         if isinstance(reply, Refused):
+            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, reply.refusal.status.value)
             self._recording.keep()
         else:
-            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, reply.code)
+            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, _NAMES.get(reply.code, "UNKNOWN"))
         self._recording.close()

@@ -1,10 +1,20 @@
 """The agent's span around a gated call: `execute_tool <name>`, by OpenTelemetry's GenAI conventions."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import grpc
 from opentelemetry import trace as otel
 from opentelemetry.trace import SpanKind
 
 from licet import telemetry
+from licet.client.errors import Denied, GateError, Held, Refused
 from licet.tracing import Recording, Span, TraceContext, Tracing
+
+OK: Final = "OK"
+_ANSWERS: Final = (Denied, Held, Refused)
+_RPC: Final = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC}
 
 
 def current() -> TraceContext | None:
@@ -32,9 +42,32 @@ def begin(tracing: Tracing, method: str, task: str, call_id: str, agent: str) ->
     return recording, span
 
 
-def step(recording: Recording, span: Span, name: str) -> Span:
-    """Start the client span of one request under the agent's."""
-    made = recording.span(name, kind=SpanKind.CLIENT, under=span)
-    made.set(telemetry.RPC_SYSTEM_NAME, telemetry.GRPC)
+@contextmanager
+def step(recording: Recording, span: Span, name: str) -> Iterator[Span]:
+    """Record one request under the agent's span. A denial, a hold, a refusal are answers, no errors."""
+    made = recording.span(name, kind=SpanKind.CLIENT, under=span, attributes=_RPC)
     made.set(telemetry.RPC_METHOD, name)
-    return made
+    try:
+        yield made
+    except GateError as error:
+        made.set(telemetry.RPC_RESPONSE_STATUS_CODE, _status(error.__cause__))
+        made.set(telemetry.REASON, error.reason)
+        if not isinstance(error, _ANSWERS):
+            made.fail(error.reason)
+        raise
+    except grpc.RpcError as error:  # the tool's own answer
+        made.set(telemetry.RPC_RESPONSE_STATUS_CODE, _status(error))
+        made.fail(_status(error))
+        raise
+    except BaseException as error:
+        made.fail(type(error).__name__)
+        raise
+    else:
+        made.set(telemetry.RPC_RESPONSE_STATUS_CODE, OK)
+    finally:
+        made.end()
+
+
+def _status(error: BaseException | None) -> str:
+    """Return the status that the RPC ended with; a decision that is no permit came with OK."""
+    return str(error.code().name) if isinstance(error, grpc.RpcError) else OK
