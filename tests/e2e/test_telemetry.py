@@ -1,0 +1,150 @@
+"""What leaves a running house as telemetry: a secret in arguments appears nowhere, refusals are no errors."""
+
+import base64
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from examples.refund.demo.house import TASK, House
+from examples.refund.demo.wire import REFUND, Step
+from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest, Note
+from licet import telemetry
+from licet.embedded.trace_store import StoredSpan
+from tests.worlds.scrape import samples, text, total
+
+pytestmark = [pytest.mark.xdist_group("house"), pytest.mark.timeout(180)]
+
+CANARY = f"canary{secrets.token_hex(12)}"
+
+
+def request(order: str, minor: int = 5000, **changed: Any) -> bytes:
+    notes = {f"by-{CANARY}": Note(text=CANARY)}
+    fields = {"reason": CANARY, "memo": CANARY, "notes": notes, **changed}
+    message = IssueRefundRequest(order_id=order, amount=Amount(minor=minor, currency="USD"), **fields)
+    return message.SerializeToString()
+
+
+def spellings(secret: str) -> tuple[bytes, ...]:
+    """Return how a secret may look where it leaked: plain, hex, base64 at each of the three offsets."""
+    plain = secret.encode()
+    coded = [base64.b64encode(b"\0" * pad + plain)[4:-4] for pad in range(3)]
+    return (plain, plain.hex().encode(), plain.hex().upper().encode(), *coded)
+
+
+@pytest.fixture(scope="module")
+def told(house: House) -> dict[str, Step]:
+    """Tell the secret in every way a call can end: executed, denied, refused, broken, failed."""
+    steps = {}
+
+    def step(name: str) -> Step:
+        steps[name] = house.wire.step(house.call_id(), TASK)
+        return steps[name]
+
+    order = house.order()
+    one = step("executed")
+    permit = house.wire.decide(one, REFUND, request(order)).sent
+    assert house.wire.present(one, REFUND, request(order), (permit,)).reason == "OK"
+    two = step("denied")
+    assert house.wire.decide(two, REFUND, request("O3")).reason
+    three = step("changed")
+    other = house.order()
+    permit = house.wire.decide(three, REFUND, request(other)).sent
+    refused = house.wire.present(three, REFUND, request(other, reason=CANARY * 2), (permit,))
+    assert refused.reason == "DIGEST_MISMATCH"
+    four = step("no permit")
+    assert house.wire.present(four, REFUND, request(order), ()).reason == "NO_PERMIT"
+    five = step("broken")
+    assert house.wire.decide(five, REFUND, b"\xff" + CANARY.encode()).reason
+    assert house.wire.present(five, REFUND, b"\xff" + CANARY.encode(), (permit,)).reason != "OK"
+    six = step("facts")
+    with pytest.raises(grpc.RpcError):
+        house.wire.decide(six, REFUND, request("no-such-order"))
+    for each in steps.values():
+        each.recording.close()
+    house.until(lambda: len(stored(house, steps["executed"])) > 8, "the trace arrives")
+    return steps
+
+
+def stored(house: House, step: Step) -> tuple[StoredSpan, ...]:
+    assert house.stack.traces is not None
+    return house.stack.traces.trace(step.trace_id)
+
+
+def holding(root: Path, wanted: tuple[bytes, ...]) -> list[str]:
+    """Return the files under `root` that have one of `wanted` in them."""
+    return [
+        str(path.relative_to(root))
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and any(one in path.read_bytes() for one in wanted)
+    ]
+
+
+def rows(house: House) -> dict[str, bytes]:
+    """Return every row of every table of the store, as bytes."""
+    names = [row[0] for row in house.store.query("SELECT name FROM system.tables WHERE database = 'default'"
+             " AND NOT engine LIKE '%View'").result_rows]  # fmt: skip
+    return {name: house.store.raw_query(f"SELECT * FROM `{name}` FORMAT JSONEachRow") for name in names}
+
+
+def test_a_secret_in_arguments_is_in_no_reply(told: dict[str, Step]) -> None:
+    said = [reply.message for step in told.values() for reply in step.replies]
+    assert said
+    assert [one for one in said if CANARY in one] == []
+
+
+def test_a_secret_in_arguments_is_in_no_span_log_stream_or_spool(house: House, told: dict[str, Step]) -> None:
+    data = house.stack.layout.root
+    known = (told["executed"].call_id.encode(), told["executed"].trace_id.encode())
+    seen = {name.partition("/")[0] for name in holding(data, known)}
+    assert {"nats", "spool"} <= seen, "the search finds what is there"
+    assert any(name.startswith("traces.db") for name in seen)
+    assert holding(data, spellings(CANARY)) == []
+
+
+def test_a_secret_in_arguments_is_in_no_row_of_the_store(house: House, told: dict[str, Step]) -> None:
+    executed = told["executed"].asked[0].decision.spend_id
+    count = "SELECT count() FROM events WHERE spend_id = {id:String} AND kind = 'ledger.changed'"
+    house.until(
+        lambda: house.store.query(count, parameters={"id": executed}).result_rows[0][0] == 2, "the evidence"
+    )
+    kept = rows(house)
+    assert executed.encode() in kept["events"], "the search finds what is there"
+    leaked = [name for name, body in kept.items() if any(one in body for one in spellings(CANARY))]
+    assert leaked == []
+
+
+def test_a_refusal_is_no_error_and_a_failure_to_decide_is(house: House, told: dict[str, Step]) -> None:
+    def errors(name: str) -> dict[str, str]:
+        return {one.name: one.error for one in stored(house, told[name]) if one.error}
+
+    house.until(lambda: len(stored(house, told["facts"])) > 2, "the trace of a failure arrives")
+    for name in ("executed", "denied", "changed", "no permit", "broken"):
+        assert errors(name) == {}, name
+    assert telemetry.SPAN_DECIDE in errors("facts")
+    spans = [one for one in stored(house, told["changed"]) if one.name == REFUND[1:]]
+    doors = [
+        one.attributes[telemetry.ENFORCEMENT] for one in spans if telemetry.ENFORCEMENT in one.attributes
+    ]
+    assert doors == ["refused"]
+
+
+def test_every_process_is_scraped_and_names_nobody(house: House, told: dict[str, Step]) -> None:
+    ports = {name: int(address.rpartition(":")[2]) for name, address in house.stack.metrics.items()}
+    assert set(ports) == {"decider", "sidecar-finance-0", "sidecar-finance-1", "writer", "reconciler"}
+    said = {name: text(port) for name, port in ports.items()}
+    step = told["executed"]
+    ids = (step.call_id, step.trace_id, step.asked[0].decision.spend_id, TASK, CANARY, house.identity)
+    assert [(name, one) for name, body in said.items() for one in ids if f'"{one}"' in body] == []
+    found = [sample for port in ports.values() for sample in samples(port)]
+    assert total(found, "licet_decisions_total", decision="deny") > 0
+    assert total(found, "licet_decision_failures_total") > 0
+    assert total(found, "licet_door_calls_total", enforcement="refused", reason="DIGEST_MISMATCH") > 0
+    assert total(found, "licet_spend_duration_seconds_count", reason="none") > 0
+    end = time.monotonic() + 20
+    while not total(samples(ports["reconciler"]), "licet_findings_total", finding="ALLOWED_EXECUTED"):
+        assert time.monotonic() < end
+        time.sleep(0.2)
