@@ -12,6 +12,7 @@ security and no names of callers or calls; it listens where it is told, on no ad
 """
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -23,11 +24,14 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from licet import __version__, telemetry
+from licet.log import log
 from licet.telemetry import Metric
 from licet.tracing import TraceContext
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
+
+LOG: Final = logging.getLogger(__name__)
 
 INTERVAL_MS: Final = 10_000
 """Between two exports over OTLP."""
@@ -164,8 +168,11 @@ class Metrics:
             self._server.server_close()
             self._server = None
         if self._provider is not None:
-            self._provider.shutdown(timeout_millis=SHUTDOWN_S * 1000)
-            self._provider, self._meter = None, None
+            provider, self._provider, self._meter = self._provider, None, None
+            try:
+                provider.shutdown(timeout_millis=SHUTDOWN_S * 1000)
+            except Exception as error:  # noqa: BLE001 - the SDK raises bare ones where time was up
+                log(LOG, logging.WARNING, "metrics.not_sent", error=str(error)[:300])
 
 
 def configure(service: str, endpoint: str | None, listen: str | None, instance: str = "") -> Metrics:

@@ -14,6 +14,7 @@ also when it is not sampled (docs/adr/0010-spans-after-the-fact.md).
 
 import random
 import re
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -220,13 +221,14 @@ class Recording:
 class Tracing:
     """Where a process's spans go. Without an exporter they are made, carry ids, and go nowhere."""
 
-    __slots__ = ("_processor", "_resource")
+    __slots__ = ("_exporter", "_processor", "_resource")
 
     def __init__(self, service: str, instance: str = "", exporter: SpanExporter | None = None) -> None:
         attributes: dict[str, str] = {telemetry.SERVICE_NAME: service, telemetry.SERVICE_VERSION: __version__}
         if instance:
             attributes[telemetry.SERVICE_INSTANCE_ID] = instance
         self._resource = Resource(attributes, telemetry.SCHEMA_URL)
+        self._exporter = exporter
         self._processor = _processor(exporter) if exporter is not None else None
 
     def record(self, parent: TraceContext | None = None) -> Recording:
@@ -234,16 +236,21 @@ class Tracing:
         return Recording(self, parent)
 
     def export(self, spans: Iterable[Span]) -> None:
-        """Queue ended spans; never blocks, drops the newest when the queue is full."""
+        """Queue ended spans; never blocks, drops the oldest when the queue is full."""
         if self._processor is not None:
             for span in spans:
                 self._processor.on_end(span.readable(self._resource))
 
     def shutdown(self) -> None:
-        """Flush for at most two seconds and stop."""
-        if self._processor is not None:
-            self._processor.force_flush(_EXPORT_TIMEOUT_MS)
-            self._processor.shutdown()  # type: ignore[no-untyped-call] # the SDK leaves it untyped
+        """Flush for at most two seconds and stop; what a silent collector did not take by then is dropped."""
+        if self._processor is None or self._exporter is None:
+            return
+        flushing = threading.Thread(target=self._processor.force_flush, daemon=True)  # it takes no timeout
+        flushing.start()
+        flushing.join(_EXPORT_TIMEOUT_MS / 1000)
+        self._exporter.shutdown()  # what is on its way ends now, and the rest of the queue fails at once
+        self._processor.shutdown()  # type: ignore[no-untyped-call] # the SDK leaves it untyped
+        self._processor = None
 
 
 def configure(service: str, endpoint: str | None, instance: str = "") -> Tracing:

@@ -1,0 +1,112 @@
+"""A collector that accepts and never answers: nothing waits for it, nothing grows, and the process ends."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from licet import metrics, telemetry, tracing
+from licet.metrics import Metrics
+from licet.tracing import Tracing
+
+WITHIN_S = tracing._EXPORT_TIMEOUT_MS / 1000
+"""Whoever waited for an export would wait at least so long."""
+MAX_SHUTDOWN_S = 5.0
+MAX_GROWTH_BYTES = 20 << 20
+WARM = 6_000
+"""Spans that fill the queue: what is held from then on may not grow."""
+TEN_MINUTES = pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(900)])
+
+
+class BlackHole:
+    """Takes connections and whatever comes, and says nothing."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        self.taken: list[socket.socket] = []
+        self._taking = threading.Thread(target=self._take, daemon=True)
+        self._taking.start()
+
+    def _take(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self.taken.append(self._server.accept()[0])
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._taking.join()
+        self._server.close()
+        for connection in self.taken:
+            connection.close()
+
+
+@pytest.fixture
+def hole() -> Iterator[BlackHole]:
+    made = BlackHole()
+    yield made
+    made.close()
+
+
+def call(spans: Tracing, counts: metrics.Histogram) -> float:
+    """Leave what one call at the door leaves; return the seconds that it took."""
+    started = time.perf_counter()
+    recording = spans.record()
+    root = recording.span("fin.v1.Finance/IssueRefund")
+    for name in (telemetry.SPAN_PERMIT_VERIFY, telemetry.SPAN_PERMIT_SPEND):
+        recording.span(name, under=root).end()
+    recording.close()
+    counts.record(0.01, "passed", "EXECUTED", trace=root.context)
+    return time.perf_counter() - started
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("seconds", [4, TEN_MINUTES])
+def test_nothing_waits_and_nothing_grows_while_the_collector_is_silent(hole: BlackHole, seconds: int) -> None:
+    spans = tracing.configure("test", hole.endpoint)
+    running = metrics.configure("test", hole.endpoint, None)
+    counts = running.histogram(telemetry.METRIC_DOOR_DURATION)
+    slowest = max(call(spans, counts) for _ in range(WARM))
+    before, end = resident(), time.monotonic() + seconds
+    while time.monotonic() < end:
+        slowest = max(slowest, *(call(spans, counts) for _ in range(100)))
+        time.sleep(0.005)
+    assert hole.taken, "it was asked"
+    assert slowest < WITHIN_S
+    assert resident() - before <= MAX_GROWTH_BYTES
+    started = time.monotonic()
+    end_together(spans, running)
+    assert time.monotonic() - started < MAX_SHUTDOWN_S
+
+
+def end_together(spans: Tracing, running: Metrics) -> None:
+    """Stop both as the parts do: side by side."""
+
+    async def both() -> None:
+        await asyncio.gather(asyncio.to_thread(spans.shutdown), asyncio.to_thread(running.shutdown))
+
+    asyncio.run(both())
+
+
+def test_a_scrape_is_answered_while_the_collector_is_silent(hole: BlackHole) -> None:
+    from tests.worlds.scrape import samples, total
+
+    running = metrics.configure("test", hole.endpoint, "127.0.0.1:0")
+    running.counter(telemetry.METRIC_DECISION_FAILURES).add(3, "STORE_UNAVAILABLE")
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        assert total(samples(running.port), "licet_decision_failures_total") == 3
+        times.append(time.perf_counter() - started)
+    assert statistics.median(times) < WITHIN_S
+    running.shutdown()
