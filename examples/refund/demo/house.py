@@ -4,6 +4,7 @@ Everything is read where it really is: the balance in the tool's database, the c
 own count, the evidence in ClickHouse. Nothing is told by the part that is being judged.
 """
 
+import asyncio
 import itertools
 import os
 import re
@@ -23,6 +24,8 @@ from typing import Any, Final, Self
 import grpc
 
 from audit.store import StoreAddress
+from decider.activate import Activation, activate
+from decider.bundle import read_bundle_source
 from examples.refund.demo.wire import GET_ORDER, OK, REFUND, Wire
 from examples.refund.fin.v1.finance_pb2 import Amount, GetOrderRequest, IssueRefundRequest
 from licet import tracing
@@ -31,6 +34,8 @@ from licet.embedded.process import stop_together
 from licet.embedded.project import ToolCommand, read_project
 from licet.embedded.stack import Stack
 from licet.identity import agent_id
+from licet.keyfile import read_signing_key
+from licet.statement import PayloadType
 
 PROJECT: Final = Path(__file__).resolve().parent.parent
 TOOL: Final = "finance"
@@ -136,24 +141,20 @@ class House:
 
     # --- disturbances ---
 
-    def next_bundle(self) -> int:
-        """Put the same rules in force under the next version, as `licet policy activate` does; return it."""
+    def next_bundle(self) -> tuple[int, Activation]:
+        """Sign the same rules under the next version; return it with what puts them in force."""
         file = self.policy / "bundle.yaml"
         text = file.read_text()
         version = int(re.search(r"^version: (\d+)", text, re.MULTILINE)[1]) + 1  # type: ignore[index] # it is there
         file.write_text(re.sub(r"^version: \d+", f"version: {version}", text, flags=re.MULTILINE))
-        layout, nats = self.stack.layout, self.stack.nats
-        command = [
-            *(sys.executable, "-m", "licet", "policy", "activate", str(self.policy)),
-            *("--key", str(layout.keys / "bundle.key")),
-            *("--keys-dir", str(layout.keys), "--root-key-file", str(layout.keys / "root.pub")),
-            *("--environment", self.stack.project.environment, "--nats-url", nats.url),
-            *("--nats-user", SETUP, "--nats-password-file", str(nats.password_file(SETUP))),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
-        if done.returncode:
-            raise RuntimeError(f"the bundle was not activated: {done.stderr}")
-        return version
+        keys, environment = self.stack.layout.keys, self.stack.project.environment
+        payload = read_bundle_source(self.policy, environment=environment)
+        signed = read_signing_key(keys / "bundle.key").sign(PayloadType.BUNDLE, payload)
+        return version, Activation(signed, keys / "keyset.signed", keys / "root.pub", environment)
+
+    def put_in_force(self, activation: Activation) -> None:
+        """Put a bundle in force, as `licet policy activate` does."""
+        asyncio.run(activate(activation, self.stack.nats.settings(SETUP)))
 
     def wait_for_bundle(self, version: int) -> None:
         """Wait until the decider decides under `version` and every sidecar has heard of it.

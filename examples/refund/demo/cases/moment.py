@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from decider.activate import Activation
 from examples.refund.demo.attempt import (
     DECIDED,
     NO_EFFECT,
@@ -40,7 +41,7 @@ def bundle_superseded(play: Play) -> None:
     with play.attack("decided under v, called under v+1", refused_at_door("BUNDLE_SUPERSEDED")):
         step, body = play.step(), refund(play.house.order())
         asked = play.decide(step, body)
-        _in_force(play)
+        _in_force(play, *play.house.next_bundle())
         play.present(step, body, asked.sent)
     with play.lawful("decided and called under v+1", effect()):
         play.executed(refund(play.house.order()))
@@ -51,7 +52,8 @@ def bundle_superseded_before_the_transaction(play: Play) -> None:
     with play.attack("the ledger was locked meanwhile", refused_in_transaction("BUNDLE_SUPERSEDED")):
         step, body = play.step(), refund(play.house.order())
         asked = play.decide(step, body)
-        _sent_while_locked(play, step, body, asked, partial(_in_force, play))
+        prepared = play.house.next_bundle()  # before the lock, which the tool waits for 5 s at most
+        _sent_while_locked(play, step, body, asked, partial(_in_force, play, *prepared))
     with play.lawful("the ledger was locked, nothing else", effect()):
         step, body = play.step(), refund(play.house.order())
         asked = play.decide(step, body)
@@ -112,7 +114,8 @@ def _sent_while_locked(
     together([disturb, send])
 
 
-def _in_force(play: Play) -> None:
+def _in_force(play: Play, version: int, activation: Activation) -> None:
     """Put the next bundle in force and wait until sidecars and guard have it."""
-    play.house.wait_for_bundle(play.house.next_bundle())
+    play.house.put_in_force(activation)
+    play.house.wait_for_bundle(version)
     time.sleep(HAND_OVER_S)
