@@ -19,6 +19,7 @@ from tests.worlds.charts import CHARTS, Helm, Object, ci_values, containers_of, 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [pytest.param(chart, file, id=f"{chart}-{file.stem}") for chart, file in ci_values()]
 WORKLOADS = ("Deployment", "StatefulSet", "Job", "Pod")
+SELECTORS = {"callers", "namespaces", "scrapers"}
 LABELS = ("name", "instance", "component", "version", "part-of", "managed-by")
 
 
@@ -118,7 +119,7 @@ def test_the_schema_refuses_a_typo_in_any_value(chart: str) -> None:
     for path in values_paths(values):
         if chart == "refund-example" and path[0] == "licet-sidecar" and len(path) > 1:
             continue  # judged by the schema of the library chart
-        if set(path) & {"callers", "namespaces"} and path[-1] not in {"callers", "namespaces"}:
+        if set(path) & SELECTORS and path[-1] not in SELECTORS:
             continue  # a selector: its keys are the operator's words
         wrong: dict[str, Any] = {}
         inner = wrong

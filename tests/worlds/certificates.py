@@ -1,6 +1,7 @@
 """A certificate authority for tests: X.509-SVIDs as SPIRE would issue them, and some it never would."""
 
 import datetime as dt
+import ipaddress
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,14 @@ class Authority:
             .not_valid_after(life.get("not_after", now + DAY))
         )
 
-    def issue(self, label: str, *uris: str, dns: tuple[str, ...] = (), **life: Any) -> tuple[Path, Path]:
+    def issue(
+        self, label: str, *uris: str, dns: tuple[str, ...] = (), ips: tuple[str, ...] = (), **life: Any
+    ) -> tuple[Path, Path]:
         """Return certificate and key file of a workload with these URI SANs."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
         names += [x509.DNSName(name) for name in dns]
+        names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]
         builder = self._builder(x509.Name([]), key.public_key(), **life)
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=True)
         certificate = builder.sign(self.key, hashes.SHA256())

@@ -42,6 +42,9 @@ topologySpreadConstraints:
     {{- include "licet-sidecar.sharedEnv" . | nindent 4 }}
     - {name: LICET_LISTEN, value: "$(POD_IP):{{ int $v.port }}"}
     - {name: LICET_HEALTH_LISTEN, value: "$(POD_IP):{{ int $v.healthPort }}"}
+    {{- if $v.metrics.port }}
+    - {name: LICET_METRICS_LISTEN, value: "$(POD_IP):{{ int $v.metrics.port }}"}
+    {{- end }}
     - {name: LICET_WORKERS, value: {{ $v.workers | int | quote }}}
     - {name: LICET_TLS_CERTIFICATE_FILE, value: /etc/licet/tls/tls.crt}
     - {name: LICET_TLS_KEY_FILE, value: /etc/licet/tls/tls.key}
@@ -63,6 +66,9 @@ topologySpreadConstraints:
   ports:
     - {name: grpc, containerPort: {{ int $v.port }}}
     - {name: health, containerPort: {{ int $v.healthPort }}}
+    {{- if $v.metrics.port }}
+    - {name: metrics, containerPort: {{ int $v.metrics.port }}}
+    {{- end }}
   # The tool starts after this has passed, so it must not ask for the tool: /live says that keys and spool are open
   # and the door listens. /ready asks for everything else.
   startupProbe: {httpGet: {path: /live, port: health}, periodSeconds: 1, failureThreshold: 60}

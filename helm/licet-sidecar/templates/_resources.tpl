@@ -104,6 +104,10 @@ spec:
             matchExpressions: [{key: app.kubernetes.io/component, operator: In, values: [decider, reconciler]}]
           namespaceSelector: {matchLabels: {{ $namespaces }}}
       ports: [{protocol: TCP, port: grpc}]
+    {{- if $v.metrics.port }}
+    - from: [{namespaceSelector: {matchLabels: {{ $v.metrics.scrapers | toJson }}}}]
+      ports: [{protocol: TCP, port: metrics}]
+    {{- end }}
   egress:
     - to: [{namespaceSelector: {}, podSelector: {matchLabels: {k8s-app: kube-dns}}}]
       ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]

@@ -99,6 +99,24 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* Where a long-running process is scraped: variables, and the container's port. */}}
+{{- define "licet.metricsEnv" -}}
+{{- if .Values.metrics.port }}
+- {name: LICET_METRICS_LISTEN, value: "$(POD_IP):{{ .Values.metrics.port }}"}
+{{- end }}
+{{- end -}}
+
+{{- define "licet.metricsPort" -}}
+{{- if .Values.metrics.port }}
+- {name: metrics, containerPort: {{ .Values.metrics.port }}}
+{{- end }}
+{{- end -}}
+
+{{- define "licet.metricsIngress" -}}
+- from: [{namespaceSelector: {matchLabels: {{ .Values.metrics.scrapers | toJson }}}}]
+  ports: [{protocol: TCP, port: metrics}]
+{{- end -}}
+
 {{- define "licet.clickhouseEnv" -}}
 - {name: LICET_CLICKHOUSE_URL, value: {{ .root.Values.clickhouse.url | quote }}}
 - {name: LICET_CLICKHOUSE_USER, value: {{ .user.name | quote }}}
