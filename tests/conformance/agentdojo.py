@@ -1,0 +1,246 @@
+"""From a prompt and a list of tools to a task contract and a delegation: nothing else is read.
+
+What a person asks for in plain words says which operations they want, and names whom and what it is about.
+So, without knowing any tool by name:
+
+1. tools are tiered by their first word, as `licet catalog draft` does it;
+2. reading is allowed; anything else where a word of the prompt means what the tool's name says, and for
+   destructive tools a second word names their object too;
+3. fields that say where an effect goes (recipient, channel, url, id, password) may hold what stands in the
+   prompt, or a name from a closed directory of the tool itself: what it lists as plain names (`list[str]`);
+4. fields that name what is made are bound likewise where a tool has no field of the first kind;
+5. no address but those of the prompt may stand in any argument.
+
+`state` is the tool's own answer to its listing methods, as facts are; free text in it is never used.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from decider.catalog.draft import guess_tier
+from decider.contract import AUTONOMY, Contract, addresses_in
+from licet.call.plan import CatalogError
+from licet.call.schema import Schema, compile_schema
+from licet.delegation import Delegation
+from licet.v1 import decision_pb2
+from licet.v1.decision_pb2 import Constraint
+from licet.v1.statement_pb2 import Scalar
+
+MEANINGS = (
+    "send pay refund transfer give return message dm write post tell notify forward email mail reply answer",
+    "schedule recurring standing plan set book",
+    "update edit change modify adjust correct move reschedule set refund increase",
+    "add include append put invite join",
+    "create make new add book write set schedule",
+    "delete remove cancel erase clear drop",
+    "reserve book reservation",
+    "post write publish send reply share",
+    "invite add",
+    "share send give access forward",
+    "append add write",
+    "cancel delete remove call",
+    "reschedule move change postpone update",
+)
+"""Words that ask for the same; the first is the first word of a tool's name."""
+MEANT_BY = {line.split()[0]: frozenset(line.split()) for line in MEANINGS}
+
+TARGETS = re.compile(
+    r"^(recipients?|to|cc|bcc|users?|members?|participants|attendees|channel|room|group|url|link|website"
+    r"|iban|account|phone|password|permission|target)$|(_|^)(emails?|url|iban|account|user|recipients?)$"
+)
+REFERENCES = re.compile(r"^id_?$|_ids?$|^file_path$|^path$")
+FREE = re.compile(r"body|content|text|message|description|subject|comment|note|date|time|day")
+TOKEN = re.compile(r"[^\s\"'“”‘’()<>\[\]{}]+")  # noqa: RUF001 - as people quote
+TRIMMED = ".,;:!?"
+MOST_WORDS = 7
+"""Longest run of words that a field may repeat from the prompt; a target's name is shorter."""
+MOST_WORDS_OF_TARGET = 3
+MOST_CONSTRAINTS = 1_000
+"""How many values the delegation repeats from the contract: a signed grant has a size limit."""
+KNOWN_SCHEMA = frozenset(
+    {"type", "properties", "required", "items", "anyOf", "enum", "description", "title", "default", "format"}
+    | {"$ref", "$defs", "minimum", "maximum", "const", "oneOf", "allOf"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool of a suite, as a catalog would have it."""
+
+    suite: str
+    name: str
+    tier: int
+    schema: Schema
+    fields: Mapping[str, Mapping[str, Any]]
+    required: frozenset[str]
+
+    @property
+    def method(self) -> str:
+        return f"/agentdojo.{self.suite}/{self.name}"
+
+    @property
+    def words(self) -> frozenset[str]:
+        return frozenset(stem(word) for word in self.name.split("_")[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a prompt grants."""
+
+    contract: Contract
+    delegation: Delegation
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema that takes nothing it does not name, which is the only kind that is used."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        name: {key: closed(value) for key, value in part.items()}
+        if name in {"properties", "$defs"}
+        else closed(part)
+        for name, part in schema.items()
+        if name in KNOWN_SCHEMA
+    }
+    if kept.get("type") == "object":
+        kept["additionalProperties"] = False
+        kept.setdefault("properties", {})
+    kept.pop("default", None)
+    return kept
+
+
+def tools_of(suite: str, listed: list[dict[str, Any]]) -> dict[str, Tool]:
+    made = {}
+    for tool in listed:
+        schema = tool["input_schema"]
+        try:
+            compiled = compile_schema(json.dumps(closed(schema)))
+        except CatalogError:  # a tool that no catalog takes is not there: its calls are refused
+            continue
+        made[tool["name"]] = Tool(
+            suite=suite,
+            name=tool["name"],
+            tier=guess_tier(tool["name"]),
+            schema=compiled,
+            fields=schema.get("properties", {}),
+            required=frozenset(schema.get("required") or ()),
+        )
+    return made
+
+
+def stem(word: str) -> str:
+    word = word.lower()
+    for end in ("ations", "ation", "ments", "ings", "ing", "ies", "ed", "es", "s", "e"):
+        if word.endswith(end) and len(word) - len(end) >= 3:
+            return word[: -len(end)]
+    return word
+
+
+def said(prompt: str, most_words: int) -> frozenset[str]:
+    """Return every run of up to so many words of a prompt, in the spellings a call may use."""
+    tokens = [(m.start(), m.end()) for m in TOKEN.finditer(prompt)]
+    found = set()
+    for first, (start, _) in enumerate(tokens):
+        for _, end in tokens[first : first + most_words]:
+            run = prompt[start:end].strip(TRIMMED)
+            found |= {run, run.lower(), run.capitalize(), run.title(), run.removesuffix("'s")}
+    for address in re.findall(r"[\w.+-]+@[\w.-]+\w|(?:https?://|www\.)[\w./-]*\w", prompt):
+        found |= {address, re.sub(r"\.[A-Z]\w*$", "", address)}  # `www.our-site.com.They` is two sentences
+    return frozenset(text for text in found if text)
+
+
+def directory(state: Any) -> Iterator[str]:
+    """Yield names that a tool lists as such: elements of lists of short plain texts."""
+    if isinstance(state, dict):
+        for part in state.values():
+            yield from directory(part)
+    elif isinstance(state, list) and state and all(isinstance(part, str) for part in state):
+        if all(re.fullmatch(r"[\w.-]{1,40}", part) for part in state):
+            yield from state
+    elif isinstance(state, list):
+        for part in state:
+            yield from directory(part)
+
+
+def wanted(tool: Tool, words: frozenset[str]) -> bool:
+    """Say whether a prompt with these stems asks for a tool that changes something."""
+    verb = tool.name.split("_")[0]
+    meant = not words.isdisjoint(stem(word) for word in MEANT_BY.get(verb, frozenset({verb})))
+    if tool.tier >= 5 and verb in {"delete", "remove", "cancel", "drop", "purge"}:
+        return meant and not words.isdisjoint(tool.words)
+    return meant
+
+
+def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
+    """Yield the fields to bind; True for one that may name an entry of a directory."""
+    targets = [name for name in tool.fields if TARGETS.search(name)]
+    if tool.tier <= 1:
+        yield from ((name, False) for name in targets if "url" in name or name in {"link", "website"})
+        return
+    yield from ((name, True) for name in targets)
+    if targets and not tool.required.isdisjoint(targets):
+        return
+    for name, shape in tool.fields.items():
+        reference = bool(REFERENCES.search(name)) and (not targets or tool.tier >= 4)
+        text = shape.get("type") == "string" or any(
+            each.get("type") == "string" for each in shape.get("anyOf", ())
+        )
+        if name not in targets and (reference or (text and not FREE.search(name) and not targets)):
+            yield name, False
+
+
+def grant(prompt: str, tools: Mapping[str, Tool], state: Any, *, now_ms: int) -> Grant:
+    """Return contract and delegation of a prompt."""
+    words = frozenset(stem(word) for word in re.findall(r"[A-Za-z]+", prompt))
+    named, short = said(prompt, MOST_WORDS), said(prompt, MOST_WORDS_OF_TARGET)
+    listed = frozenset(directory(state))
+    chosen = [tool for tool in tools.values() if tool.tier <= 1 or wanted(tool, words)]
+    values = {
+        tool.name: {
+            name: short | listed if from_directory else named for name, from_directory in bound_fields(tool)
+        }
+        for tool in chosen
+    }
+    contract = Contract(
+        allowed=frozenset(tool.name for tool in chosen),
+        autonomy=AUTONOMY["full"],
+        addresses=frozenset(address for run in named for address in addresses_in(run)),
+        values=values,
+    )
+    suite = next(iter(tools.values())).suite
+    constraints = {tool.method: tuple(_bounds(tool, values[tool.name])) for tool in chosen}
+    if sum(len(each.values) for listed in constraints.values() for each in listed) > MOST_CONSTRAINTS:
+        constraints = {}
+    delegation = Delegation(
+        delegation_id="a" * 32,
+        parent_id="",
+        parent_sha256=b"",
+        depth=1,
+        tenant="t1",
+        delegator="ana",
+        delegatee="assistant",
+        issued_at_ms=now_ms,
+        not_after_ms=now_ms + 3_600_000,
+        environments=frozenset({"prod"}),
+        methods=frozenset(tool.method for tool in chosen),
+        operations=contract.allowed,
+        resources=frozenset({f"suite:{suite}"}),
+        max_tier=max((tool.tier for tool in chosen), default=0),
+        autonomy_max=AUTONOMY["full"],
+        max_calls=100,
+        constraints=constraints,
+    )
+    return Grant(contract, delegation)
+
+
+def _bounds(tool: Tool, values: Mapping[str, frozenset[str]]) -> Iterator[Constraint]:
+    """Yield the contract's bounds on the fields that every call has, for the delegation to say them too."""
+    for name in sorted(tool.required & values.keys()):
+        if tool.fields[name].get("type") == "string":
+            operands = [Scalar(text=value) for value in sorted(values[name])]
+            yield Constraint(path=[name], op=decision_pb2.CONSTRAINT_OP_IN, values=operands)
