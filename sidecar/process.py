@@ -40,6 +40,9 @@ from sidecar.watch import Watch
 
 LOG: Final = logging.getLogger(__name__)
 
+CANCEL_AGAIN_S: Final = 0.5
+"""After which a task that did not end is cancelled again."""
+
 PARENT_S: Final = 1.0
 """Between two looks at whether the parent of workers still runs."""
 
@@ -114,9 +117,7 @@ class Sidecar:
         grace_ms = self._settings.drain_ms
         await asyncio.gather(self._server.stop(grace_ms / 1000), self._door.drain(grace_ms))
         left = self._door.open
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _end(self._tasks)
         await self._store.close()
         await self._health.stop()
         await self._tool.close()
@@ -245,6 +246,15 @@ class Sidecar:
             self.broken = f"a part ended: {task.exception()!r}"[:200]
             log(LOG, logging.CRITICAL, "sidecar.broken", why=self.broken)
             self.ending.set()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel `tasks` until they have ended: nats-py eats a cancellation that comes while it flushes."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
 
 
 def _certificates(settings: SidecarSettings) -> CertificateFiles | None:

@@ -92,6 +92,7 @@ class Rig:
         self.sidecars: list[Sidecar] = []
         self.served: list[asyncio.subprocess.Process] = []
         self.publishing = True
+        self._stopping = False
         self._orders: Iterator[str] = iter(order.order_id for order in bulk_orders(ORDERS))
         self._audit_from = 0
         self._audit: list[Event] = []
@@ -114,15 +115,20 @@ class Rig:
             await self.add_sidecar()
 
     async def stop(self) -> None:
-        """Stop everything; what a test left broken must not keep a process alive."""
-        self._beacons.cancel()
-        endings = [sidecar.stop() for sidecar in self.sidecars]
-        endings += [channel.close() for channel in self._channels.values()]
-        endings += [self._word_server.stop(0), self.setup.close(), self.hub.close()]
+        """Stop everything, one after the other; what a test left broken must not keep a process alive."""
         for served in self.served:
             if served.returncode is None:
                 served.kill()
-        await asyncio.gather(self._beacons, *endings, return_exceptions=True)
+                await served.wait()
+        self._stopping = True
+        self._beacons.cancel()
+        await asyncio.gather(self._beacons, return_exceptions=True)
+        endings = [sidecar.stop() for sidecar in self.sidecars]
+        endings += [channel.close() for channel in self._channels.values()]
+        endings += [self._word_server.stop(0), self.setup.close(), self.hub.close()]
+        for ending in endings:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(ending, 30)
         self.stop_tool()
         await asyncio.to_thread(self.nats.stop)
 
@@ -163,7 +169,7 @@ class Rig:
         self._beacons = asyncio.create_task(self._publish())
 
     async def _publish(self) -> None:
-        while True:
+        while not self._stopping:  # nats-py eats a cancellation that comes while it flushes
             if self.publishing:
                 with contextlib.suppress(Exception):
                     await self.publish_beacon()
