@@ -44,6 +44,8 @@ class Contract:
     autonomy: int = AUTONOMY["full"]
     addresses: frozenset[str] | None = None
     """Where calls may point, as `normal` writes it, or `@domain` for all of a domain; None: anywhere."""
+    approver: str = "task-owner"
+    """The role of the one person who must approve what needs approval."""
     values: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
     """By operation and path: what a text or number must be where it is present."""
 

@@ -24,6 +24,7 @@ from decider.cedar import (
     RuleCall,
     Value,
 )
+from decider.contract import CONTRACT_RULE, check_contract, needs_approval
 from decider.envelope import Envelope, House, Refused
 from decider.in_force import InForce
 from decider.votes import Tally
@@ -47,6 +48,9 @@ HOLD_LIFE_MS: Final = 24 * 3_600_000
 
 CATALOG_RULE: Final = "catalog-approvers"
 """The rule id under which the catalog's own demand for approvers stands."""
+
+STANDING_RULES: Final = frozenset({CATALOG_RULE, CONTRACT_RULE})
+"""Rule ids of what needs people whatever the rules say."""
 
 CLASS_NAMES: Final[Mapping[CallClass, str]] = MappingProxyType(
     {CallClass.READ: "read", CallClass.WRITE: "write", CallClass.PRIVILEGED: "privileged"}
@@ -161,6 +165,17 @@ def check_revocations(envelope: Envelope, in_force: InForce) -> Refusal | None:
     return in_force.revocations.check(probe, "")
 
 
+def check_task(envelope: Envelope) -> Refusal | None:
+    """Check that the call is within its task's contract; a task without one says nothing."""
+    contract = envelope.task.contract
+    if contract is None:
+        return None
+    method = envelope.method
+    return check_contract(
+        contract, operation=method.operation, tier=method.tier, arguments=envelope.arguments
+    )
+
+
 def decide(
     envelope: Envelope, facts: Facts, evaluation: Evaluation, in_force: InForce, moment: Moment
 ) -> Verdict | Refusal:
@@ -190,10 +205,10 @@ def _by_rules(
                 return _denied(decision, Refusal(Reason.SPENT), in_force.bundle)
             return _denied(decision, Refusal(Reason.POLICY_DENIED), in_force.bundle)
         case Held(requirements):
-            everyone = (*requirements, *_catalog_requirements(envelope.method, ()))
+            everyone = (*requirements, *_standing_requirements(envelope, ()))
             return _held(envelope, facts, everyone, in_force, moment)
         case Allowed(rule_ids, lifted):
-            missing = _catalog_requirements(envelope.method, lifted)
+            missing = _standing_requirements(envelope, lifted)
             if missing:
                 return _held(envelope, facts, (*lifted, *missing), in_force, moment)
             return Verdict(_allowed(envelope, facts, rule_ids, in_force, moment))
@@ -210,8 +225,8 @@ def resume(
 ) -> Verdict | Refusal:
     """Return the verdict on a call whose hold enough people lifted; `evaluation` is without those holds."""
     if isinstance(evaluation, Allowed):
-        by_catalog = (need for need in requirements_of(people.hold) if need.rule_id == CATALOG_RULE)
-        evaluation = Allowed(evaluation.rule_ids, (*evaluation.lifted, *by_catalog))
+        standing = (need for need in requirements_of(people.hold) if need.rule_id in STANDING_RULES)
+        evaluation = Allowed(evaluation.rule_ids, (*evaluation.lifted, *standing))
     verdict = decide(envelope, facts, evaluation, in_force, moment)
     if isinstance(verdict, Refusal) or verdict.refusal is not None:
         return verdict
@@ -323,10 +338,14 @@ def scalar_of(value: str | int | bool) -> Scalar:
     raise OverflowError("an integer of more than 64 bits")
 
 
-def _catalog_requirements(method: Method, lifted: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
-    if method.call_class is not CallClass.PRIVILEGED:
-        return ()
-    asked = tuple(Requirement(CATALOG_RULE, quota.role, quota.quorum) for quota in method.approvers)
+def _standing_requirements(envelope: Envelope, lifted: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+    """Return whom catalog and contract demand, but for those who have approved."""
+    method, contract = envelope.method, envelope.task.contract
+    asked: tuple[Requirement, ...] = ()
+    if method.call_class is CallClass.PRIVILEGED:
+        asked = tuple(Requirement(CATALOG_RULE, quota.role, quota.quorum) for quota in method.approvers)
+    if contract is not None and needs_approval(contract, method.operation):
+        asked = (*asked, Requirement(CONTRACT_RULE, contract.approver, 1))
     return tuple(requirement for requirement in asked if requirement not in lifted)
 
 

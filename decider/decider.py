@@ -21,6 +21,7 @@ from decider.decide import (
     Moment,
     Verdict,
     check_revocations,
+    check_task,
     check_tenant,
     decide,
     deny,
@@ -198,6 +199,9 @@ class _Case:
         revoked = check_revocations(envelope, in_force)
         if revoked is not None:
             return await self._answer(deny(envelope, revoked, in_force, self.moment), envelope)
+        outside = check_task(envelope)
+        if outside is not None:
+            return await self._answer(deny(envelope, outside, in_force, self.moment), envelope)
         return await self._decided(envelope, house, in_force)
 
     async def _decided(self, envelope: Envelope, house: House, in_force: InForce) -> DecideResponse | Refusal:

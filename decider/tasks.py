@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from decider.contract import AUTONOMY, Contract, normal
 from decider.source import Section, read
 from licet.identity import parse_spiffe_id
 
@@ -38,6 +39,8 @@ class Task:
     tenant: str
     intent: str
     not_after_ms: int
+    contract: Contract | None = None
+    """What it may bring about; without one, only the rules say."""
 
 
 Tasks = Mapping[str, Task]
@@ -80,7 +83,49 @@ def _task(task_id: str, section: Section, trust_domain: str, environment: str, n
         tenant=_identifier(section, "tenant"),
         intent=section.text("intent", "", max_length=2000),
         not_after_ms=_end(section, now_ms),
+        contract=_contract(section),
     )
+
+
+def _contract(section: Section) -> Contract | None:
+    """Read `contract: {allow, forbid, approve, approver, autonomy, addresses, values}`, if there is one."""
+    if not section.has("contract"):
+        return None
+    inner = section.section("contract")
+    if inner is None:
+        return None
+    mode = inner.text("autonomy", "full")
+    if mode not in AUTONOMY:
+        inner.refuse("autonomy", f"`{mode}` must be one of {', '.join(AUTONOMY)}")
+    approver = inner.text("approver", "task-owner")
+    if not NAME.match(approver):
+        inner.refuse("approver", f"`{approver}` must be 1 to 64 of a-z, 0-9, `_`, `-`")
+    values = inner.section("values")
+    contract = Contract(
+        allowed=frozenset(inner.texts("allow")),
+        forbidden=frozenset(inner.texts("forbid")),
+        needs_approval=frozenset(inner.texts("approve")),
+        autonomy=AUTONOMY.get(mode, 0),
+        addresses=frozenset(map(normal, inner.texts("addresses"))) if inner.has("addresses") else None,
+        approver=approver,
+        values=MappingProxyType({} if values is None else _values(values)),
+    )
+    if not contract.needs_approval <= contract.allowed:
+        inner.refuse("approve", "what needs approval must be allowed, too")
+    inner.close()
+    return contract
+
+
+def _values(section: Section) -> dict[str, Mapping[str, frozenset[str]]]:
+    bound: dict[str, Mapping[str, frozenset[str]]] = {}
+    for operation in section.names():
+        fields = section.section(operation)
+        if fields is not None:
+            bound[operation] = MappingProxyType(
+                {path: frozenset(fields.texts(path)) for path in fields.names()}
+            )
+            fields.close()
+    return bound
 
 
 def _identifier(section: Section, key: str) -> str:

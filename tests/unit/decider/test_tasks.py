@@ -43,6 +43,11 @@ def test_caller_is_completed_and_the_end_is_counted_from_reading(tmp_path: Path)
         ("tenant: t1", 'tenant: "t\\u202e1"', "must be printable"),
         ("task_1:", '"task 1":', "a task id"),
         ("intent:", "budget: 5, intent:", "unknown field"),
+        ("intent:", "contract: 5, intent:", "must be a mapping"),
+        ("intent:", "contract: {alow: [a]}, intent:", "unknown field"),
+        ("intent:", "contract: {allow: [a], approve: [b]}, intent:", "must be allowed, too"),
+        ("intent:", "contract: {autonomy: wild}, intent:", "must be one of observe"),
+        ("intent:", "contract: {approver: Boss}, intent:", "must be 1 to 64"),
     ],
 )
 def test_bad_task_is_refused_by_name(tmp_path: Path, old: str, new: str, why: str) -> None:
@@ -59,3 +64,18 @@ def test_same_task_twice_is_refused(tmp_path: Path) -> None:
 def test_file_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="cannot be read"):
         read_tasks(tmp_path / "none.yaml", trust_domain="licet.local", environment="dev", now_ms=0)
+
+
+def test_contract_is_read_and_a_task_without_one_has_none(tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD)["task_1"].contract is None  # type: ignore[attr-defined]
+    text = GOOD.replace(
+        "hours: 2",
+        "hours: 2, contract: {allow: [send], approve: [send], autonomy: act,"
+        " addresses: ['https://A.example/'], values: {send: {to: [ada]}}}",
+    )
+    contract = read(tmp_path, text)["task_1"].contract  # type: ignore[attr-defined]
+    assert contract.allowed == contract.needs_approval == {"send"}
+    assert (contract.autonomy, contract.addresses) == (3, {"a.example"})
+    assert contract.values == {"send": {"to": {"ada"}}}
+    empty = read(tmp_path, GOOD.replace("hours: 2", "hours: 2, contract: {}"))["task_1"].contract  # type: ignore[attr-defined]
+    assert (empty.allowed, empty.addresses) == (frozenset(), None)
