@@ -33,6 +33,9 @@ Where it goes: `LICET_OTLP_ENDPOINT` for spans, `LICET_METRICS_ENDPOINT` for met
 `LICET_METRICS_LISTEN` for Prometheus to scrape (`GET /metrics`). All are off by default, none ever holds up a
 call: spans are dropped and sums go on when a collector is away. Metrics are sent every 10 s. A door duration
 carries the trace that shows it as an exemplar, over OTLP.
+
+[ops/alerts.yaml](../ops/alerts.yaml) has alert rules, [ops/dashboards](../ops/dashboards) two Grafana
+dashboards: operations (Prometheus) and security (ClickHouse).
 """
 
 
