@@ -152,7 +152,20 @@ def read_delegation(signed: Signed, keys: KeySet, *, now_ms: int) -> Link | Refu
         max_cost=MappingProxyType(costs),
     )
     fault = _fault(delegation)
+    if not fault and not _speaks_for(keys.keys[signed.key_id].owner, delegation):
+        fault = f"key `{signed.key_id}` does not speak for `{delegation.delegator}`"
     return Link(delegation, artifact_sha256(signed)) if not fault else _malformed(fault)
+
+
+def _speaks_for(owner: str, link: Delegation) -> bool:
+    """Say whether a key of `owner` may sign a link: its delegator's own, or the issuer's for a first link.
+
+    The issuer's key has no owner: it is the application's that has authenticated the person. So no agent can
+    sign what a person would have had to hand down.
+    """
+    if not owner:
+        return link.depth == 1
+    return owner == link.delegator or owner.endswith(f"/agent/{link.delegator}")
 
 
 def _malformed(detail: str) -> Refusal:

@@ -106,6 +106,7 @@ def _owners(environment: str, tools: tuple[str, ...], trust_domain: str) -> Iter
     yield key("bundle", KeyRole.BUNDLE)
     yield key("catalog", KeyRole.CATALOG)
     yield key("task", KeyRole.TASK)
+    yield key("delegator", KeyRole.DELEGATOR)
     yield key("checkpoint-decider", KeyRole.CHECKPOINT, decider)
     yield key("checkpoint-audit", KeyRole.CHECKPOINT, audit_writer_id(trust_domain, environment))
     yield key("checkpoint-reconciler", KeyRole.CHECKPOINT, reconciler_id(trust_domain, environment))

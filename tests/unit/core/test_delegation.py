@@ -37,7 +37,17 @@ from tests.worlds.permit import NOW
 
 REFUND = "/fin.v1.Finance/IssueRefund"
 READ = "/fin.v1.Finance/GetOrder"
-KEYS: KeySet = world.keyset(*world.PUBLIC_KEYS, world.public_key("delegator", KeyRole.DELEGATOR))
+AGENTS = ("support-bot", "refund-bot", "mallory", *(f"bot-{number}" for number in range(1, 6)))
+KEYS: KeySet = world.keyset(
+    *world.PUBLIC_KEYS,
+    world.public_key("delegator", KeyRole.DELEGATOR),
+    *(
+        world.public_key(
+            f"delegator-{name}", KeyRole.DELEGATOR, owner=f"spiffe://{world.TRUST_DOMAIN}/prod/agent/{name}"
+        )
+        for name in AGENTS
+    ),
+)
 SCHEMA = compile_schema(
     json.dumps(
         {
@@ -96,7 +106,8 @@ def first(**changes: Any) -> Delegation:
     return replace(link, **changes)
 
 
-def sign(link: Delegation, key: str = "delegator") -> Signed:
+def sign(link: Delegation, key: str = "") -> Signed:
+    key = key or ("delegator" if link.depth <= 1 else f"delegator-{link.delegator}")
     return world.signing_key(key).sign(PayloadType.DELEGATION, payload_of(link))
 
 
@@ -319,6 +330,22 @@ def test_bytes_that_are_no_delegation_are_refused(signed: Signed, reason: Reason
     answer = read_chain([signed], KEYS, now_ms=NOW)
     assert isinstance(answer, Refusal)
     assert answer.reason is reason
+
+
+@pytest.mark.negative(36)
+@pytest.mark.parametrize(
+    ("link", "key"),
+    [
+        (first(), "delegator-mallory"),  # an agent hands down what a person never did
+        (second(), "delegator"),  # the issuer speaks for people, not for agents
+        (second(), "delegator-mallory"),
+    ],
+)
+def test_link_signed_by_a_key_that_does_not_speak_for_its_delegator_is_refused(
+    link: Delegation, key: str
+) -> None:
+    assert "does not speak for" in refused(read_delegation(sign(link, key), KEYS, now_ms=NOW))
+    assert isinstance(read_delegation(sign(link), KEYS, now_ms=NOW), Link)
 
 
 def test_chain_has_one_to_four_links() -> None:
