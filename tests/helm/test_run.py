@@ -12,7 +12,7 @@ import pytest
 
 from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest
 from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
-from licet.client import Denied, GateError, Unavailable
+from licet.client import Denied, GateError, OutcomeUnknown, Refused, Unavailable
 from tests.worlds.charts import Helm
 from tests.worlds.cluster import DOOR, HOOKS, Cluster
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("charts"), pytest.mark.ti
 ORDERS = 5_000
 AMOUNT = 100
 CALLERS = 2
-PAUSE_S = 0.02
+PAUSE_S = 0.05
 GIVE_UP_S = 60.0
 
 
@@ -179,25 +179,26 @@ class Load:
                     order = f"B{next(self._numbers):04}"
                 try:
                     self._once(finance, order)
-                except (GateError, grpc.RpcError) as error:
+                except (GateError, grpc.RpcError, TimeoutError) as error:
                     self.failed.append(f"{order}: {error!r}")
                 else:
                     self.done.append(order)
                 time.sleep(PAUSE_S)
 
     def _once(self, finance: FinanceStub, order: str) -> None:
+        """One step, asked for with the same call id until it is known to have had its effect."""
         end = time.monotonic() + GIVE_UP_S
         while True:
             try:
                 finance.IssueRefund(refund(order, AMOUNT), call_id=f"call-{order}")
-            except Unavailable as error:
+            except (Unavailable, OutcomeUnknown) as error:  # what the client says to ask again for
                 self.last = repr(error)
-                if time.monotonic() > end:
-                    raise
-            except grpc.RpcError as error:
-                self.last = repr(error)
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
-                    raise
+            except Refused as error:
+                if (error.reason, error.outcome) == ("SPENT", "EXECUTED"):
+                    return
+                raise
             else:
                 return
+            if time.monotonic() > end:
+                raise TimeoutError(self.last)
             time.sleep(0.1)

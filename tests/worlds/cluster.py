@@ -33,6 +33,7 @@ class Cluster:
     def __init__(self, helm: Helm, *, seed_bulk: int = 0, drain_s: int = 3) -> None:
         self.node = Node()
         self.authority = Authority(self.node.directory / "ca")
+        self._agent = self.authority.issue("agent", f"spiffe://{DOMAIN}/{ENVIRONMENT}/agent/refund-bot")
         self.nats = NatsServer(self.node.directory / "nats", environment=ENVIRONMENT, tools=[TOOL])
         self._front_port = free_port()
         self._password = self.node.directory / "clickhouse.password"
@@ -119,8 +120,8 @@ class Cluster:
         return found
 
     def client(self) -> Client:
-        """An agent with a certificate of its own."""
-        certificate, key = self.authority.issue("agent", f"spiffe://{DOMAIN}/{ENVIRONMENT}/agent/refund-bot")
+        """An agent with a certificate of its own; threads may make one each."""
+        certificate, key = self._agent
         credentials = grpc.ssl_channel_credentials(
             self.authority.file.read_bytes(), key.read_bytes(), certificate.read_bytes()
         )
