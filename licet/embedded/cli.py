@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,7 +17,7 @@ import licet
 from licet.embedded.layout import DataLayout
 from licet.embedded.process import StartError
 from licet.embedded.project import FILE, ProjectError, read_project
-from licet.embedded.trace_store import TraceStore
+from licet.embedded.trace_store import StoredSpan, TraceStore
 from licet.embedded.trace_tree import render
 from licet.identity import TRUST_DOMAIN_DEV
 
@@ -112,7 +113,10 @@ def show(
     data: DataOption = DATA,
     width: Annotated[int, typer.Option(min=40, help="Columns.")] = 100,
 ) -> None:
-    """Print a trace as a tree, with the spans of other traces that link to it."""
+    """Print a trace as a tree, the spans of other traces that link to it, and the three evidences.
+
+    The evidences come from the audit store, where LICET_CLICKHOUSE_URL says where that is.
+    """
     path = DataLayout(data).traces
     if not path.exists():
         typer.echo(f"`{path}` is missing: no `licet up` kept traces there", err=True)
@@ -124,6 +128,23 @@ def show(
             typer.echo(f"no spans of trace `{trace_id}`", err=True)
             raise typer.Exit(1)
         typer.echo(render(spans, store.linked_to(wanted), width=width))
+    if os.environ.get("LICET_CLICKHOUSE_URL"):
+        _show_evidence(spans)
+
+
+def _show_evidence(spans: Sequence[StoredSpan]) -> None:
+    from clickhouse_connect.driver.exceptions import Error
+    from pydantic import ValidationError
+
+    from audit.settings import StoreSettings
+    from licet.embedded.trace_evidence import evidence_of
+
+    try:
+        text = evidence_of(spans, StoreSettings().store().client())
+    except (Error, OSError, ValidationError) as error:
+        typer.echo(f"the evidences cannot be read: {error}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"\n{text or 'no span names a step'}")
 
 
 def find_project(given: Path | None) -> Path:

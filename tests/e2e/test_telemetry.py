@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
 import secrets
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -151,6 +154,41 @@ def test_every_process_is_scraped_and_names_nobody(house: House, told: dict[str,
     while not total(samples(ports["reconciler"]), "licet_findings_total", finding="ALLOWED_EXECUTED"):
         assert time.monotonic() < end
         time.sleep(0.2)
+
+
+def show(house: House, step: Step, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "licet", "trace", "show", step.trace_id, "--width", "300"]
+    command += ["--data", str(house.stack.layout.root)]
+    beside = {name: value for name, value in os.environ.items() if name != "LICET_CLICKHOUSE_URL"}
+    return subprocess.run(
+        command, env={**beside, **environment}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_trace_show_prints_the_tree_and_the_three_evidences(house: House, told: dict[str, Step]) -> None:
+    step, environment = told["executed"], house.stack.audit_environment()
+    spend_id = step.asked[0].decision.spend_id
+    house.until(
+        lambda: "ALLOWED_EXECUTED" in show(house, step, **environment).stdout, "the finding", within_s=60
+    )
+    said = show(house, step, **environment)
+    assert said.returncode == 0, said.stderr
+    tree, _, evidence = said.stdout.partition("\n\n")
+    assert telemetry.SPAN_LEDGER_COMMIT in tree
+    assert spend_id in evidence
+    for word in ("policy", "authorization", "ledger"):
+        assert word in evidence.lower()
+    alone = show(house, step)
+    assert alone.returncode == 0, alone.stderr
+    assert "ALLOWED_EXECUTED" not in alone.stdout.partition("reconcile")[0]
+
+
+def test_trace_show_says_when_the_store_does_not_answer(house: House, told: dict[str, Step]) -> None:
+    elsewhere = {**house.stack.audit_environment(), "LICET_CLICKHOUSE_URL": "http://127.0.0.1:1"}
+    said = show(house, told["executed"], **elsewhere)
+    assert said.returncode == 1
+    assert "the evidences cannot be read" in said.stderr
+    assert telemetry.SPAN_LEDGER_COMMIT in said.stdout
 
 
 def panels() -> list[Any]:
