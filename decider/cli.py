@@ -8,6 +8,8 @@ import asyncio
 import json
 import logging
 import signal
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -81,6 +83,22 @@ async def _serve(settings: Any) -> int:
     return 0 if acked else 1
 
 
+def _shown(task: Any) -> dict[str, Any]:
+    """Return a task as JSON types; sets become sorted lists."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, frozenset):
+            return sorted(value)
+        if isinstance(value, Mapping):
+            return {name: plain(part) for name, part in value.items()}
+        if is_dataclass(value):
+            return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
+        return value
+
+    shown: dict[str, Any] = plain(task)
+    return shown
+
+
 @tasks_app.callback()
 def _tasks() -> None:
     """Show registered tasks."""
@@ -94,8 +112,6 @@ def tasks_list(
     as_json: AsJson = False,
 ) -> None:
     """Check a task file and show its tasks."""
-    from dataclasses import asdict
-
     from decider.process import wall_ms
     from decider.source import SourceError
     from decider.tasks import read_tasks
@@ -105,7 +121,7 @@ def tasks_list(
     except SourceError as error:
         fail(error)
     if as_json:
-        typer.echo(json.dumps([asdict(task) for task in tasks.values()], indent=2))
+        typer.echo(json.dumps([_shown(task) for task in tasks.values()], indent=2))
         return
     for task in tasks.values():
         typer.echo(f"{task.task_id:<20} {task.agent:<20} {task.tenant:<12} {task.principal}")

@@ -24,7 +24,7 @@ from decider.cedar import (
     RuleCall,
     Value,
 )
-from decider.contract import CONTRACT_RULE, check_contract, needs_approval
+from decider.contract import CONTRACT_RULE, needs_approval
 from decider.envelope import Envelope, House, Refused
 from decider.in_force import InForce
 from decider.votes import Tally
@@ -165,17 +165,6 @@ def check_revocations(envelope: Envelope, in_force: InForce) -> Refusal | None:
     return in_force.revocations.check(probe, "")
 
 
-def check_task(envelope: Envelope) -> Refusal | None:
-    """Check that the call is within its task's contract; a task without one says nothing."""
-    contract = envelope.task.contract
-    if contract is None:
-        return None
-    method = envelope.method
-    return check_contract(
-        contract, operation=method.operation, tier=method.tier, arguments=envelope.arguments
-    )
-
-
 def decide(
     envelope: Envelope, facts: Facts, evaluation: Evaluation, in_force: InForce, moment: Moment
 ) -> Verdict | Refusal:
@@ -302,6 +291,7 @@ def _decision(
             call_id=envelope.asked.call_id,
             spend_id=envelope.spend_id,
             round=moment.round,
+            delegations=envelope.delegations,
             audience=envelope.catalog.audience,
             method=method.path,
             method_digest=method.digest,

@@ -21,7 +21,6 @@ from decider.decide import (
     Moment,
     Verdict,
     check_revocations,
-    check_task,
     check_tenant,
     decide,
     deny,
@@ -29,8 +28,9 @@ from decider.decide import (
     resume,
     rule_call,
 )
+from decider.delegations import Registry, check_delegation
 from decider.egress import inspect
-from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
+from decider.envelope import Envelope, House, Refused, asked_of, build_envelope, check_task
 from decider.facts import facts_decision, facts_request, read_answer, source_of
 from decider.holds import Holds, TooManyHolds
 from decider.in_force import InForce
@@ -91,6 +91,7 @@ class Parts:
     holds: Holds
     quota: Quota
     clock: Clock
+    delegations: Registry
 
 
 class Decider:
@@ -202,6 +203,10 @@ class _Case:
         outside = check_task(envelope)
         if outside is not None:
             return await self._answer(deny(envelope, outside, in_force, self.moment), envelope)
+        links = check_delegation(envelope, self.parts.delegations.links, in_force, now_ms=self.moment.now_ms)
+        if isinstance(links, Refusal):
+            return await self._answer(deny(envelope, links, in_force, self.moment), envelope)
+        self.envelope = envelope = replace(envelope, delegations=links)
         return await self._decided(envelope, house, in_force)
 
     async def _decided(self, envelope: Envelope, house: House, in_force: InForce) -> DecideResponse | Refusal:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from decider.contract import check_contract
 from decider.tasks import Task, Tasks
 from licet.call import Arguments, call_digest
 from licet.catalog import Catalog, Method
@@ -57,6 +58,8 @@ class Envelope:
     spend_id: str
     risk_flags: tuple[str, ...] = ()
     """What the egress check found in the arguments, less what the bundle expects there."""
+    delegations: tuple[str, ...] = ()
+    """Ids of the links the call rests on, first to last."""
 
     @property
     def summary(self) -> str:
@@ -88,6 +91,17 @@ class House:
     tool_keys: Mapping[str, bytes]
     """K_tool by audience, of the generation in force."""
     tasks: Tasks
+
+
+def check_task(envelope: Envelope) -> Refusal | None:
+    """Check that the call is within its task's contract; a task without one says nothing."""
+    contract = envelope.task.contract
+    if contract is None:
+        return None
+    method = envelope.method
+    return check_contract(
+        contract, operation=method.operation, tier=method.tier, arguments=envelope.arguments
+    )
 
 
 def shown(text: str) -> str:

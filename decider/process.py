@@ -11,6 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +23,7 @@ from decider.approvals import Approvals
 from decider.beacon import BeaconPublisher
 from decider.configuration import Configuration
 from decider.decider import Clock, Decider, Parts
+from decider.delegations import Registry, read_links
 from decider.envelope import House
 from decider.health import Health
 from decider.holds import Holds
@@ -123,6 +125,7 @@ class DeciderProcess:
                 holds=holds,
                 quota=Quota(settings.quota_per_second, settings.quota_burst),
                 clock=SYSTEM_CLOCK,
+                delegations=Registry(self._delegations()),
             )
         )
         beacons = BeaconPublisher(
@@ -210,6 +213,18 @@ class DeciderProcess:
         )
         catalogs = MappingProxyType(self._catalogs(keys))
         return House(settings.trust_domain, settings.environment, catalogs, MappingProxyType({}), tasks)
+
+    def _delegations(self) -> Path | None:
+        """Return the directory of delegations, if there is one; every file in it must be a link."""
+        directory = self._settings.delegations_dir
+        if directory is None:
+            return None
+        if not directory.is_dir():
+            raise StartError(f"LICET_DELEGATIONS_DIR: `{directory}` is no directory")
+        faults = read_links(directory)[1]
+        if faults:
+            raise StartError("; ".join(faults))
+        return directory
 
     def _catalogs(self, keys: KeySet) -> Mapping[str, Catalog]:
         settings = self._settings

@@ -69,6 +69,9 @@ class DeciderSettings(BaseSettings):
     master_key_file: Path = Field(description="the environment's digest master key")
     catalogs: Annotated[tuple[Path, ...], NoDecode] = Field(description="signed catalogs, comma separated")
     tasks_file: Path = Field(description="the tasks, tasks.yaml")
+    delegations_dir: Path | None = Field(
+        default=None, description="directory of signed delegations that tasks rest on; none: no task may"
+    )
     tools: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict, description="sidecars that facts are read through: tool=host:port,…"
     )

@@ -25,6 +25,7 @@ MAX_HOURS: Final = 23
 
 HOUR_MS: Final = 3_600_000
 TASK_ID: Final = re.compile(r"[\x21-\x7e]{1,128}\Z")
+DELEGATION_ID: Final = re.compile(r"[0-9a-f]{32}\Z")
 NAME: Final = re.compile(r"[a-z0-9_-]{1,64}\Z")
 
 
@@ -41,6 +42,8 @@ class Task:
     not_after_ms: int
     contract: Contract | None = None
     """What it may bring about; without one, only the rules say."""
+    delegation: str = ""
+    """Id of the last link of the delegation it rests on; empty for none."""
 
 
 Tasks = Mapping[str, Task]
@@ -84,7 +87,15 @@ def _task(task_id: str, section: Section, trust_domain: str, environment: str, n
         intent=section.text("intent", "", max_length=2000),
         not_after_ms=_end(section, now_ms),
         contract=_contract(section),
+        delegation=_delegation(section),
     )
+
+
+def _delegation(section: Section) -> str:
+    name = section.text("delegation", "")
+    if name and not DELEGATION_ID.match(name):
+        section.refuse("delegation", f"`{name}` must be 32 lower hex digits")
+    return name
 
 
 def _contract(section: Section) -> Contract | None:
