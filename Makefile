@@ -15,7 +15,7 @@ DEV_STAMP := $(VENV)/.dev-$(call hash,dev)
 RUN_STAMP := $(VENV)/.run-$(call hash,run)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos fmt soak bench proto docs lock clean
+.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos fmt soak bench proto docs lock images clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -100,6 +100,9 @@ docs: $(DEV_STAMP) ## write the pages of docs/ that come from the code
 
 lock: ## pin the requirements by hash; ARGS=--upgrade takes newer ones
 	@$(BIN)/python scripts/lock $(ARGS)
+
+images: $(DEV_STAMP) ## build the images with buildah on BASE (an image, or a directory with a root file system)
+	@$(BIN)/python scripts/images --base "$(BASE)" $(ARGS)
 
 clean: ## remove .venv, caches and build output
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov

@@ -69,6 +69,8 @@ def fetch(cluster: Cluster, objects: list[dict[str, Any]], directory: Path) -> l
     for one in objects:
         found = cluster.read(one["kind"], one["name"]) or {}
         held = {**found.get("data", {}), **found.get("binaryData", {})}
+        if one.get("rest"):
+            one["files"] = sorted({*one["files"], *held})
         for file in one["files"]:
             if file not in held:
                 missing.append((one["name"], file))
@@ -105,6 +107,13 @@ def store(cluster: Cluster, objects: list[dict[str, Any]], directory: Path) -> l
     return changed
 
 
+def assign_rest(objects: list[dict[str, Any]], directory: Path) -> None:
+    """Give every key without an object of its own to the one that keeps the rest: none may be made twice."""
+    kept = {file for one in objects for file in one["files"]}
+    (rest,) = [one for one in objects if one.get("rest")]
+    rest["files"] += sorted(path.name for path in directory.glob("*.key") if path.name not in kept)
+
+
 def main() -> int:
     """Return the exit status: 0 when every object is complete."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -119,7 +128,8 @@ def main() -> int:
         directory = Path(name)
         missing = fetch(cluster, objects, directory)
         if (directory / "root.pub").exists() and not (directory / "root.key").exists():
-            needed = [f"{where}: {file}" for where, file in missing if file != "root.key"]
+            offline = next(one["files"] for one in objects if "root.key" in one["files"])
+            needed = [f"{where}: {file}" for where, file in missing if file not in offline]
             if needed:
                 print(
                     "the root key is not here; make what is missing where it is:",
@@ -135,6 +145,7 @@ def main() -> int:
         except (KeyFileError, ValueError) as error:
             print(error, file=sys.stderr)
             return 1
+        assign_rest(objects, directory)
         changed = store(cluster, objects, directory)
     print(f"key set {keys.version}: {', '.join(changed) or 'nothing'} changed", file=sys.stderr)
     return 0
