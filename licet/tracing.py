@@ -248,7 +248,8 @@ class Tracing:
         flushing = threading.Thread(target=self._processor.force_flush, daemon=True)  # it takes no timeout
         flushing.start()
         flushing.join(_EXPORT_TIMEOUT_MS / 1000)
-        self._exporter.shutdown()  # what is on its way ends now, and the rest of the queue fails at once
+        if flushing.is_alive():
+            self._exporter.shutdown()  # what is on its way ends now, and the rest of the queue fails at once
         self._processor.shutdown()  # type: ignore[no-untyped-call] # the SDK leaves it untyped
         self._processor = None
 
