@@ -2,7 +2,8 @@
 
 Real sidecar processes on real transports, one for each way: `off`, `spans` (to a collector that answers),
 `both` (spans, and metrics that Prometheus may scrape), `silent` (both, and metrics over OTLP, to a collector
-that accepts and never answers). Reads are calls without a spend, writes spend and change the ledger. Read the ratios.
+that accepts and never answers). Reads are calls without a spend, writes spend and change the ledger. Read the
+ratios; a p99 of so few writes on a busy machine says little.
 
 Run: `python bench/tracing.py [--rounds N] [--json]`; writes bench/results/tracing.json with `--save`.
 """
