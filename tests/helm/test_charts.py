@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from jsonschema import Draft7Validator
 from audit.settings import AuditSettings
 from decider.settings import DeciderSettings
 from sidecar.settings import SidecarSettings
-from tests.worlds.charts import CHARTS, Helm, Object, ci_values, containers_of, pod_of
+from tests.worlds.charts import CHARTS, ROOT, Helm, Object, ci_values, containers_of, pod_of
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [pytest.param(chart, file, id=f"{chart}-{file.stem}") for chart, file in ci_values()]
@@ -309,3 +311,18 @@ def deployment(helm: Helm, *arguments: str) -> Object:
 def variable(container: Object, name: str) -> str:
     (value,) = [entry["value"] for entry in container["env"] if entry["name"] == name]
     return str(value)
+
+
+def test_every_value_is_described_and_the_reference_is_fresh() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "values.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(
+        r"^\| `([\w.-]+)` \|.*\| ([^|]*) \|$", (ROOT / "docs/reference/values.md").read_text(), re.M
+    )
+    assert len(rows) > 120
+    assert [name for name, said in rows if not said] == []
