@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "reference" / "values.md"
 CHARTS = ("licet", "licet-sidecar", "refund-example")
 VERB = (
     "is|are|says|holds|makes|names|replaces|adds|chooses|may|runs|brings|signs|copies|joins|ends|refuses|closes|"
-    "lets|starts|run"
+    "lets|starts|run|answers|has|counts"
 )
 COMMENT = re.compile(rf"(?m)^ *# ([\w.-]+) ((?:{VERB})\b[^\n]*(?:\n *# (?![\w.-]+ (?:is|are|says) )[^\n]*)*)")
 

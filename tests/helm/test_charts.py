@@ -322,7 +322,7 @@ def test_every_value_is_described_and_the_reference_is_fresh() -> None:
     )
     assert done.returncode == 0, done.stderr
     rows = re.findall(
-        r"^\| `([\w.-]+)` \|.*\| ([^|]*) \|$", (ROOT / "docs/reference/values.md").read_text(), re.M
+        r"^\| `([\w.-]+)` \|.*\| ([^|]*) \|$", (ROOT / "docs/reference/values.md").read_text(), re.MULTILINE
     )
     assert len(rows) > 120
     assert [name for name, said in rows if not said] == []
