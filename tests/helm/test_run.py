@@ -2,6 +2,7 @@
 
 import licet.embedded  # noqa: F401, I001 - before grpc
 
+import json
 import sqlite3
 import threading
 import time
@@ -15,6 +16,7 @@ from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
 from licet.client import Denied, GateError, OutcomeUnknown, Refused, Unavailable
 from tests.worlds.charts import Helm
 from tests.worlds.cluster import DOOR, HOOKS, Cluster
+from tests.worlds.node import Pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("charts"), pytest.mark.timeout(300)]
 
@@ -140,6 +142,56 @@ def test_the_keys_job_adds_nothing_once_the_root_key_is_offline(cluster: Cluster
         assert cluster.node.store.writes == writes
     finally:
         cluster.node.store.objects["secrets", "licet-root-key"] = root
+
+
+def test_the_doctor_finds_nothing_wrong_in_any_pod(cluster: Cluster) -> None:
+    looked_at = set()
+    for pod in cluster.node.pods.values():
+        for container in pod.running:
+            if container.name in {"tool", "writer"}:
+                continue
+            done = container.execute("licet", "doctor", "--json")
+            found = {one["check"]: one for one in json.loads(done.stdout)}
+            wrong = [one for one in found.values() if one["state"] == "problem"]
+            assert wrong == [], (pod.name, wrong)
+            assert done.returncode == 0
+            looked_at |= {name for name, one in found.items() if one["state"] == "ok"}
+    assert looked_at == {
+        *(
+            "keys",
+            "certificates",
+            "clock",
+            "streams",
+            "beacon",
+            "clickhouse",
+            "socket",
+            "another way",
+            "spool",
+        )
+    }
+
+
+def test_the_doctor_names_deciders_and_stores_that_are_away_and_only_these(cluster: Cluster) -> None:
+    door = next(pod for name, pod in cluster.node.pods.items() if name.startswith(DOOR))
+    reconciler = next(pod for name, pod in cluster.node.pods.items() if "reconciler" in name)
+    for name, pod in list(cluster.node.pods.items()):
+        if "decider" in name:
+            cluster.node.remove("licet", pod)
+    assert problems(door) == {"beacon"}
+    cluster.front.stop()
+    assert problems(reconciler) == {"clickhouse"}
+    cluster.nats.stop()
+    assert problems(reconciler) == {"clickhouse", "streams"}
+    (tool,) = door.containers
+    tool.kill()
+    assert problems(door) == {"beacon", "streams", "another way"}
+
+
+def problems(pod: Pod) -> set[str]:
+    container = next(one for one in pod.running if one.name != "tool")
+    done = container.execute("licet", "doctor", "--json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    return {one["check"] for one in json.loads(done.stdout) if one["state"] == "problem"}
 
 
 class Load:

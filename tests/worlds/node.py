@@ -236,6 +236,16 @@ class Container:
         status = self.process.wait(START_S)
         assert status == 0, f"{self.name} ended with status {status}: {self.last_words()}"
 
+    def execute(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the running container, as `kubectl exec` does."""
+        return subprocess.run(
+            [self.local(word) for word in command],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
     def passes(self, probe: str) -> bool:
         given = self.spec.get(probe)
         if given is None:
