@@ -158,7 +158,8 @@ class Decider:
         clock, refusal = self._parts.clock, Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up")
         if self._parts.quota.worth_telling(peer, clock.monotonic_ms()):
             decision_id = clock.new_id(clock.wall_ms())
-            kind, fields = failure_event(asked_of(request, peer), None, refusal, decision_id, None)
+            asked = asked_of(request, peer, self._parts.house)
+            kind, fields = failure_event(asked, None, refusal, decision_id, None)
             with contextlib.suppress(SpoolError):  # refused all the same
                 await self._parts.journal.append(kind, **fields)
         return refusal
@@ -348,7 +349,7 @@ class _Case:
 
     async def record_failure(self, refusal: Refusal) -> None:
         """Put `decision.failed` into the spool; an answer of UNAVAILABLE must not wait for NATS."""
-        asked = asked_of(self.request, self.peer)
+        asked = asked_of(self.request, self.peer, self.parts.house)
         kind, fields = failure_event(asked, self.envelope, refusal, self.moment.decision_id, self.k_tool)
         fields |= {"trace_id": self.span.context.trace_id, "span_id": self.span.context.span_id}
         try:

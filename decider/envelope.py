@@ -109,13 +109,31 @@ def shown(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text[:MAX_SHOWN_BYTES])
 
 
-def asked_of(request: DecideRequest, peer: str) -> Asked:
-    """Return what is known of a request at once. `peer` is the transport's word and trusted."""
+def speaks_for_others(request: DecideRequest, peer: str, house: House) -> bool:
+    """Tell whether `peer` may name another caller in this request: the sidecar of its audience alone may.
+
+    Without an audience it is the sidecar of a tool that has the method.
+    """
+    for catalog in house.catalogs.values():
+        if peer == sidecar_id(house.trust_domain, house.environment, catalog.tool):
+            if request.audience:
+                return request.audience == catalog.audience
+            return catalog.method(request.method) is not None
+    return False
+
+
+def asked_of(request: DecideRequest, peer: str, house: House) -> Asked:
+    """Return what is known of a request at once. `peer` is the transport's word and trusted.
+
+    Whoever names another caller and may not is the caller itself, and the task it names is left out:
+    the record must not show a victim, nor be found under the victim's task.
+    """
+    framing = bool(request.on_behalf_of) and not speaks_for_others(request, peer, house)
     return Asked(
-        caller=shown(request.on_behalf_of) or peer,
+        caller=peer if framing else shown(request.on_behalf_of) or peer,
         peer=peer,
         method=shown(request.method),
-        task_id=shown(request.task_id),
+        task_id="" if framing else shown(request.task_id),
         call_id=shown(request.call_id),
         claimed_intent=shown(request.claimed_intent),
     )
@@ -123,8 +141,10 @@ def asked_of(request: DecideRequest, peer: str) -> Asked:
 
 def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: int) -> Envelope | Refused:
     """Return the envelope of a request, or why it is denied. `peer` is the SPIFFE id of the connection."""
-    asked = asked_of(request, peer)
-    # 1 who asks: on behalf of another, a sidecar only; of which tool is checked once the tool is known
+    asked = asked_of(request, peer, house)
+    # 1 who asks: on behalf of another, the sidecar of that audience only; before anything is looked up
+    if request.on_behalf_of and not speaks_for_others(request, peer, house):
+        return Refused(asked, Refusal(Reason.ON_BEHALF_REFUSED, "not the sidecar of that audience"))
     caller = request.on_behalf_of or peer
     # 2 which step
     if not CALL_ID.match(request.call_id):
@@ -143,7 +163,7 @@ def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: i
     if isinstance(found, Refusal):
         return Refused(asked, found, task)
     catalog, method = found
-    refusal = _may_ask(request, peer, catalog, method, house)
+    refusal = _may_ask(request, method)
     if refusal is not None:
         return Refused(asked, refusal, task, catalog, method)
     # 5 which arguments
@@ -174,18 +194,14 @@ def find_method(request: DecideRequest, house: House) -> tuple[Catalog, Method] 
     return found[0]
 
 
-def _may_ask(
-    request: DecideRequest, peer: str, catalog: Catalog, method: Method, house: House
-) -> Refusal | None:
-    """Check step 1's rest: decide on call is for the sidecar of that audience, and never privileged."""
+def _may_ask(request: DecideRequest, method: Method) -> Refusal | None:
+    """Check how the method may be asked for: in its codec, and on call only where the catalog allows it."""
     if method.client_streaming:
         return Refusal(Reason.CLIENT_STREAMING)
     if request.codec != method.codec:
         return Refusal(Reason.ARGUMENTS_MALFORMED, "another codec than the catalog's")
     if not request.on_behalf_of:
         return None
-    if peer != sidecar_id(house.trust_domain, house.environment, catalog.tool):
-        return Refusal(Reason.ON_BEHALF_REFUSED, "not the sidecar of that audience")
     if method.call_class is CallClass.PRIVILEGED or not method.decide_on_call:
         return Refusal(Reason.ON_BEHALF_REFUSED, "the method is not decided on call")
     return None

@@ -13,10 +13,12 @@ from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import read_tools
 from decider.cedar import Allowed, Failed, Forbidden, Held, RuleSet
 from decider.decide import CATALOG_RULE, Facts, Moment, Verdict, check_revocations, check_tenant, decide, deny
-from decider.envelope import Envelope, House, Refused, build_envelope
+from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
 from decider.in_force import InForce
 from decider.mint import mint, slot_of
+from decider.record import failure_event, verdict_event
 from decider.tasks import Task
+from licet.call import Plan
 from licet.catalog import read_catalog
 from licet.hold import Requirement
 from licet.keys import KeyRole, KeySet, PublicKey
@@ -31,7 +33,7 @@ from licet.v1.decision_pb2 import (
     DECISION_TYPE_DENY,
     DECISION_TYPE_HOLD,
 )
-from tests.worlds.decisions import POLICY, REFUND, REFUND_BOT, refund
+from tests.worlds.decisions import GET_ORDER, POLICY, REFUND, REFUND_BOT, refund
 from tests.worlds.policies import ALLOW, SCHEMA
 
 KEY = SigningKey.from_seed("catalog", bytes(32))
@@ -226,3 +228,53 @@ def test_permit_too_large_for_any_door_is_not_signed(envelope: Envelope) -> None
     decision = usable(decide(envelope, many, Allowed(("bot",)), in_force(), MOMENT)).decision
     with pytest.raises(ValueError, match="larger than 4096"):
         mint(decision, KEY)
+
+
+FINANCE_SIDECAR = "spiffe://licet.local/dev/sidecar/finance"
+EVIL = "spiffe://licet.local/dev/agent/evil"
+
+
+@pytest.mark.parametrize("audience", ["", "spiffe://licet.local/dev/tool/finance"])
+@pytest.mark.parametrize(
+    "peer", [EVIL, "spiffe://licet.local/dev/sidecar/other", "spiffe://licet.local/test/sidecar/finance"]
+)
+def test_who_asks_in_anothers_name_is_on_record_itself_and_learns_nothing_of_the_task(
+    tmp_path: Path, peer: str, audience: str
+) -> None:
+    asked = request(on_behalf_of=REFUND_BOT, audience=audience)
+    refused = build_envelope(asked, peer, house(tmp_path), now_ms=NOW)
+    assert isinstance(refused, Refused)
+    assert refused.refusal.reason is Reason.ON_BEHALF_REFUSED
+    verdict = deny(refused, refused.refusal, in_force(), MOMENT)
+    decision = verdict.decision
+    assert decision.caller == peer
+    assert (decision.tenant, decision.principal, decision.agent, decision.task_id) == ("", "", "", "")
+    _, fields = verdict_event(verdict, refused, None)
+    assert fields["caller"] == peer
+    assert not {REFUND_BOT, "task_1", "ana", "t1", "refund-bot"} & {str(v) for v in fields.values()}
+
+
+def test_a_sidecar_cannot_ask_for_anothers_audience(tmp_path: Path) -> None:
+    asked = request(on_behalf_of=REFUND_BOT, audience="spiffe://licet.local/dev/tool/other")
+    refused = build_envelope(asked, FINANCE_SIDECAR, house(tmp_path), now_ms=NOW)
+    assert isinstance(refused, Refused)
+    assert (refused.refusal.reason, refused.task) == (Reason.ON_BEHALF_REFUSED, None)
+    assert refused.asked.caller == FINANCE_SIDECAR
+
+
+def test_the_sidecar_of_the_audience_asks_for_its_caller_who_is_on_record(tmp_path: Path) -> None:
+    made = house(tmp_path)
+    body = made.catalogs["spiffe://licet.local/dev/tool/finance"].method(GET_ORDER)
+    assert body is not None
+    assert isinstance(body.current.plan, Plan)
+    order = body.current.plan.root.message_class(order_id="O1").SerializeToString()
+    asked = request(on_behalf_of=REFUND_BOT, method=GET_ORDER, request=order)
+    envelope = build_envelope(asked, FINANCE_SIDECAR, made, now_ms=NOW)
+    assert isinstance(envelope, Envelope), envelope
+    assert (envelope.asked.caller, envelope.task.task_id) == (REFUND_BOT, "task_1")
+
+
+def test_a_failed_request_in_anothers_name_is_on_record_under_who_asked(tmp_path: Path) -> None:
+    asked = asked_of(request(on_behalf_of=REFUND_BOT), EVIL, house(tmp_path))
+    _, fields = failure_event(asked, None, Refusal(Reason.INTERNAL), "d" * 32, None)
+    assert (fields["caller"], fields["task_id"]) == (EVIL, "")
