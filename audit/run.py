@@ -82,6 +82,7 @@ async def write(settings: AuditSettings) -> None:
         return House(settings.environment, settings.trust_domain, keys.current() if keys else None)
 
     counts = metrics.configure("licet-audit-writer", settings.metrics_endpoint, settings.metrics_listen)
+    traces = tracing.configure("licet-audit-writer", settings.otlp_endpoint)
     nc = await connect(nats_settings(settings), "audit-writer", within_s=None)
     holder = f"{socket.gethostname()}:{_instance(settings.spool_dir)}"
     try:
@@ -89,13 +90,13 @@ async def write(settings: AuditSettings) -> None:
         for stream in streams(settings.environment):
             client = await open_store(settings)
             rows = settings.batch_rows
-            writers.append(StreamWriter(nc, client, stream, holder, rows, metrics=counts))
+            writers.append(StreamWriter(nc, client, stream, holder, rows, metrics=counts, tracing=traces))
         async with asyncio.TaskGroup() as group:
             for writer in writers:
                 group.create_task(writer.run(house))
     finally:
         await nc.close()
-        await asyncio.to_thread(counts.shutdown)
+        await asyncio.gather(asyncio.to_thread(traces.shutdown), asyncio.to_thread(counts.shutdown))
 
 
 def _instance(directory: Path | None) -> str:

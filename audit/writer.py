@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from clickhouse_connect.driver.exceptions import Error as ClickHouseError
+from opentelemetry.trace import SpanKind
 
 from audit.lease import RENEW_S, Lease
 from audit.repeats import Repeats
@@ -29,6 +30,7 @@ from licet import telemetry
 from licet.log import log
 from licet.metrics import Metrics
 from licet.streams import StreamsError, stream_audit, stream_info, stream_ledger, stream_spend_log
+from licet.tracing import Tracing
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -88,7 +90,9 @@ class StreamWriter:
         rows: int,
         *,
         metrics: Metrics | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
+        self._tracing = tracing or Tracing("licet-audit-writer")
         counts = metrics or Metrics("licet-audit-writer")
         self._lag = counts.gauge(telemetry.METRIC_STREAM_LAG)
         self._gaps = counts.counter(telemetry.METRIC_AUDIT_GAPS)
@@ -165,9 +169,15 @@ class StreamWriter:
             repeated = await asyncio.to_thread(self._repeats.of, batch)
         data = encode(batch, house, repeated)
         settings = insert_settings(f"{self._stream}:{batch[0].seq}")
-        await asyncio.to_thread(
-            self._client.raw_insert, "events", COLUMNS, data, fmt="Protobuf", settings=dict(settings)
-        )
+        recording = self._tracing.record()
+        try:
+            with recording.span(telemetry.SPAN_AUDIT_WRITE, kind=SpanKind.CLIENT) as span:
+                span.set(telemetry.STREAM, self._stream)
+                await asyncio.to_thread(
+                    self._client.raw_insert, "events", COLUMNS, data, fmt="Protobuf", settings=dict(settings)
+                )
+        finally:
+            recording.close()
 
     async def _hold(self) -> bool:
         now = asyncio.get_running_loop().time()

@@ -344,6 +344,12 @@ class _Case:
             self.span.set(telemetry.TIER, source.method.tier)
             self.span.set(telemetry.SPEND_ID, source.spend_id)
             self.span.set(telemetry.SUMMARY, source.summary)
+            self.span.set(telemetry.OPERATION, source.method.operation)
+            self.span.set(telemetry.RESOURCE, str(fields["resource"]))  # as a record may have it
+        if decision.hold_id:
+            self.span.set(telemetry.HOLD_ID, decision.hold_id)
+        if verdict.shadow:
+            self.span.set(telemetry.SHADOW_DECISION, verdict.shadow)
         if verdict.refusal is not None or decision.spends:
             self.recording.keep()
 

@@ -202,8 +202,9 @@ class Door:
             if state is None:
                 return Refusal(Reason.BEACON_STALE, detail="no beacon yet")
             call.record.presented, call.record.state = presented, state
-            result = examine(presented, state, now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
-            call.trace.verified(result)
+            monotonic_ms = clock.monotonic_ms()
+            result = examine(presented, state, now_ms=clock.now_ms(), monotonic_ms=monotonic_ms)
+            call.trace.verified(result, state.beacon.age_ms(monotonic_ms) if state.beacon else None)
             if not isinstance(result, Refusal):
                 call.record.permit = result
                 return result

@@ -12,6 +12,7 @@ from google.rpc import code_pb2
 from opentelemetry.trace import SpanKind
 
 from licet import telemetry
+from licet.event import EventKind
 from licet.permit import Permit
 from licet.refusal import Refusal
 from licet.tracing import Recording, Span, TraceContext, Tracing, extract, parse_traceparent
@@ -39,10 +40,12 @@ class DoorTrace:
         context = (self._verify or self._root).context
         return {"trace_id": context.trace_id, "span_id": context.span_id}
 
-    def verified(self, result: Permit | Refusal) -> None:
+    def verified(self, result: Permit | Refusal, beacon_age_ms: int | None) -> None:
         """Write down `permit.verify`, which ends now; linked to the decision's `policy.evaluate`."""
         span = self._verify or self._recording.span(telemetry.SPAN_PERMIT_VERIFY, under=self._root)
         self._verify = span
+        if beacon_age_ms is not None:
+            span.set(telemetry.BEACON_AGE_MS, beacon_age_ms)
         if isinstance(result, Refusal):
             span.set(telemetry.REASON, result.reason.value)
         else:
@@ -83,6 +86,9 @@ class DoorTrace:
         """Finish the spans of the call, and keep them when it was refused or had an outcome."""
         root = self._root
         root.set(telemetry.ENFORCEMENT, kind.rpartition(".")[2])
+        root.set(telemetry.TOOL_REACHED, kind == EventKind.DOOR_PASSED)
+        if fields.get("spend_id"):
+            root.set(telemetry.SPEND_ROUND, int(str(fields.get("round", 0))))
         for key, name in (
             (telemetry.REASON, "reason"),
             (telemetry.DECISION_ID, "decision_id"),

@@ -37,7 +37,7 @@ from licet.client.exchange import (
 from licet.client.settings import ClientSettings
 from licet.refusal import Reason
 from licet.telemetry import REASON, SPAN_DECIDE
-from licet.tracing import Recording, Span, Tracing, configure, inject
+from licet.tracing import Recording, Span, TraceContext, Tracing, configure, inject
 from licet.v1 import decider_pb2_grpc
 from licet.v1.decider_pb2 import ListVisibleMethodsRequest
 from licet.v1.decision_pb2 import Decision
@@ -84,6 +84,7 @@ class AsyncClient:
         self._own: Metadata = identity_metadata(identity)
         self._identity = identity
         self._tracing = tracing or Tracing("licet-agent")
+        self._waits = spans.Waits()
         self._retries = retries
 
     @classmethod
@@ -124,7 +125,7 @@ class AsyncClient:
             )
         except grpc.RpcError as error:
             raise undecided(error) from error
-        return answered(response, step.body, lambda timeout_s: self._wait(step, timeout_s))
+        return answered(response, step.body, lambda timeout_s, held: self._wait(step, timeout_s, held))
 
     async def visible_tools(self, task: str) -> frozenset[str]:
         """Return the method paths that the model may be shown: those that some rule could allow.
@@ -153,16 +154,19 @@ class AsyncClient:
         except grpc.RpcError as error:
             raise undecided(error) from error
 
-    async def _wait(self, step: Step, timeout_s: float | None) -> None:
+    async def _wait(self, step: Step, timeout_s: float | None, held: TraceContext | None) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            try:
-                await self.decide(step)
-                return
-            except Held:
-                if deadline is not None and time.monotonic() + POLL_S > deadline:
-                    raise TimeoutError("nobody has answered yet; ask again with the same call id") from None
-            await asyncio.sleep(POLL_S)
+        with self._waits.wait(self._tracing, step.task, step.call_id, held) as span:
+            while True:
+                try:
+                    await self.decide(step, trace=inject(span.context))
+                    return
+                except Held:
+                    if deadline is not None and time.monotonic() + POLL_S > deadline:
+                        raise TimeoutError(
+                            "nobody has answered yet; ask again with the same call id"
+                        ) from None
+                await asyncio.sleep(POLL_S)
 
     async def call(
         self, tool: str, step: Step, deserializer: Callable[[bytes], Any] | None, timeout: float
@@ -196,7 +200,7 @@ class AsyncClient:
         deadline: float,
         trace: tuple[Recording, Span],
     ) -> Any:
-        with spans.step(*trace, SPAN_DECIDE) as span:
+        with spans.step(*trace, SPAN_DECIDE, self._waits.of(step.task, step.call_id)) as span:
             permitted = await self.decide(step, timeout=_left(deadline), trace=inject(span.context))
         method: Any = self._channels[tool].unary_unary(
             step.method, request_serializer=bytes, response_deserializer=deserializer

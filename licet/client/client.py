@@ -35,7 +35,7 @@ from licet.client.exchange import (
 from licet.client.settings import ClientSettings
 from licet.refusal import Reason
 from licet.telemetry import REASON, SPAN_DECIDE
-from licet.tracing import Recording, Span, Tracing, configure, inject
+from licet.tracing import Recording, Span, TraceContext, Tracing, configure, inject
 from licet.v1 import decider_pb2_grpc
 from licet.v1.decider_pb2 import ListVisibleMethodsRequest
 from licet.v1.decision_pb2 import Decision
@@ -82,6 +82,7 @@ class Client:
         self._own: Metadata = identity_metadata(identity)
         self._identity = identity
         self._tracing = tracing or Tracing("licet-agent")
+        self._waits = spans.Waits()
         self._retries = retries
 
     @classmethod
@@ -120,7 +121,7 @@ class Client:
             response = self._decider.Decide(step.request(), timeout=timeout, metadata=(*self._own, *trace))
         except grpc.RpcError as error:
             raise undecided(error) from error
-        return answered(response, step.body, lambda timeout_s: self._wait(step, timeout_s))
+        return answered(response, step.body, lambda timeout_s, held: self._wait(step, timeout_s, held))
 
     def visible_tools(self, task: str) -> frozenset[str]:
         """Return the method paths that the model may be shown: those that some rule could allow.
@@ -147,16 +148,19 @@ class Client:
         except grpc.RpcError as error:
             raise undecided(error) from error
 
-    def _wait(self, step: Step, timeout_s: float | None) -> None:
+    def _wait(self, step: Step, timeout_s: float | None, held: TraceContext | None) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            try:
-                self.decide(step)
-                return
-            except Held:
-                if deadline is not None and time.monotonic() + POLL_S > deadline:
-                    raise TimeoutError("nobody has answered yet; ask again with the same call id") from None
-            time.sleep(POLL_S)
+        with self._waits.wait(self._tracing, step.task, step.call_id, held) as span:
+            while True:
+                try:
+                    self.decide(step, trace=inject(span.context))
+                    return
+                except Held:
+                    if deadline is not None and time.monotonic() + POLL_S > deadline:
+                        raise TimeoutError(
+                            "nobody has answered yet; ask again with the same call id"
+                        ) from None
+                time.sleep(POLL_S)
 
     def call(self, tool: str, step: Step, deserializer: Callable[[bytes], Any] | None, timeout: float) -> Any:
         """Decide and make one call; decide again, a few times, where that is safe and may help."""
@@ -188,7 +192,7 @@ class Client:
         deadline: float,
         trace: tuple[Recording, Span],
     ) -> Any:
-        with spans.step(*trace, SPAN_DECIDE) as span:
+        with spans.step(*trace, SPAN_DECIDE, self._waits.of(step.task, step.call_id)) as span:
             permitted = self.decide(step, timeout=_left(deadline), trace=inject(span.context))
         method: Any = self._channels[tool].unary_unary(
             step.method, request_serializer=bytes, response_deserializer=deserializer

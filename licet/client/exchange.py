@@ -16,6 +16,7 @@ from google.rpc import error_details_pb2, status_pb2
 from licet.client.errors import Denied, GateError, Held, OutcomeUnknown, Refused, Unavailable
 from licet.metadata import APPROVAL, DEV_IDENTITY, PERMIT
 from licet.refusal import DOMAIN, MESSAGE, Reason
+from licet.tracing import TraceContext, parse_traceparent
 from licet.v1 import decider_pb2, spend_pb2
 from licet.v1.decision_pb2 import (
     CODEC_PROTOBUF,
@@ -107,7 +108,9 @@ def check_call_id(method: str, call_id: object) -> str:
 
 
 def answered(
-    response: decider_pb2.DecideResponse, body: bytes, wait: Callable[[float | None], object]
+    response: decider_pb2.DecideResponse,
+    body: bytes,
+    wait: Callable[[float | None, TraceContext | None], object],
 ) -> Permitted:
     """Return the permit in a decider's answer. Raises `Denied`, `Held`, or `Refused` for a step used up."""
     refusal = response.refusal
@@ -120,7 +123,7 @@ def answered(
             decision=_decision(response.signed.payload),
         )
     if response.decision == DECISION_TYPE_HOLD:
-        hold = response.hold
+        hold, held = response.hold, parse_traceparent(_decision(response.signed.payload).traceparent)
         raise Held(
             refusal.safe_reason,
             hold_id=hold.hold_id,
@@ -128,7 +131,7 @@ def answered(
             requirements=tuple((need.rule_id, need.role, need.quorum) for need in hold.requirements),
             expires_at_ms=hold.expires_at_ms,
             decision_id=refusal.decision_id,
-            wait=wait,
+            wait=lambda timeout_s: wait(timeout_s, held),
         )
     if response.decision == DECISION_TYPE_DENY and refusal.reason == Reason.SPENT:
         spent = Refused(refusal.reason, refusal.safe_reason, decision_id=refusal.decision_id)

@@ -1,6 +1,7 @@
 """The agent's span around a gated call: `execute_tool <name>`, by OpenTelemetry's GenAI conventions."""
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -13,6 +14,7 @@ from licet.client.errors import Denied, GateError, Held, Refused
 from licet.tracing import Recording, Span, TraceContext, Tracing
 
 OK: Final = "OK"
+MAX_WAITS: Final = 1024
 _ANSWERS: Final = (Denied, Held, Refused)
 _RPC: Final = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC}
 
@@ -42,10 +44,43 @@ def begin(tracing: Tracing, method: str, task: str, call_id: str, agent: str) ->
     return recording, span
 
 
+class Waits:
+    """Which steps waited for people, and under which span: the decision that follows links to it.
+
+    Not guaranteed: more than the `MAX_WAITS` newest, or a wait in another process.
+    """
+
+    def __init__(self) -> None:
+        self._spans: OrderedDict[tuple[str, str], TraceContext] = OrderedDict()
+
+    @contextmanager
+    def wait(self, tracing: Tracing, task: str, call_id: str, held: TraceContext | None) -> Iterator[Span]:
+        """Record a wait as a trace of its own, linked to the decision that holds the call."""
+        recording = tracing.record()
+        span = recording.span(telemetry.SPAN_APPROVAL_WAIT, links=[held] if held is not None else [])
+        span.set(telemetry.TASK_ID, task)
+        span.set(telemetry.GEN_AI_TOOL_CALL_ID, call_id)
+        self._spans[task, call_id] = span.context
+        while len(self._spans) > MAX_WAITS:
+            self._spans.popitem(last=False)
+        try:
+            yield span
+        except GateError as answer:
+            span.set(telemetry.REASON, answer.reason)
+            raise
+        finally:
+            recording.close()
+
+    def of(self, task: str, call_id: str) -> tuple[TraceContext, ...]:
+        """Return the wait that the next decision on a step links to, once."""
+        found = self._spans.pop((task, call_id), None)
+        return (found,) if found is not None else ()
+
+
 @contextmanager
-def step(recording: Recording, span: Span, name: str) -> Iterator[Span]:
+def step(recording: Recording, span: Span, name: str, links: Sequence[TraceContext] = ()) -> Iterator[Span]:
     """Record one request under the agent's span. A denial, a hold, a refusal are answers, no errors."""
-    made = recording.span(name, kind=SpanKind.CLIENT, under=span, attributes=_RPC)
+    made = recording.span(name, kind=SpanKind.CLIENT, under=span, links=links, attributes=_RPC)
     made.set(telemetry.RPC_METHOD, name)
     try:
         yield made

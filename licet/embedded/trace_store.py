@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from licet import telemetry
+
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS spans (
   trace_id TEXT NOT NULL, span_id TEXT NOT NULL, parent_id TEXT NOT NULL, service TEXT NOT NULL,
@@ -19,6 +21,10 @@ CREATE TABLE IF NOT EXISTS spans (
   PRIMARY KEY (trace_id, span_id)
 )
 """
+
+
+OWN_TRACES: Final = (telemetry.SPAN_AUDIT_WRITE, telemetry.SPAN_RECONCILE, telemetry.SPAN_APPROVAL_WAIT)
+"""Spans that begin a trace that is no call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,9 @@ class TraceStore:
         return str(found[0][0]) if len(found) == 1 else None
 
     def latest(self) -> str | None:
-        """Give the trace id of the newest span; None while there is none."""
-        row = self._connection.execute("SELECT trace_id FROM spans ORDER BY start_ns DESC LIMIT 1").fetchone()
+        """Give the trace id of the newest call; None while there is none. What licet does by itself is none."""
+        query = "SELECT trace_id FROM spans WHERE name NOT IN (?, ?, ?) ORDER BY start_ns DESC LIMIT 1"
+        row = self._connection.execute(query, OWN_TRACES).fetchone()
         return str(row[0]) if row else None
 
     def close(self) -> None:

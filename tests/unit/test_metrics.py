@@ -4,6 +4,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -132,3 +133,18 @@ def test_nothing_is_served_or_loaded_unless_asked_for() -> None:
     start = time.monotonic()
     silent.shutdown()
     assert time.monotonic() - start < 1
+
+
+def test_every_name_that_is_documented_is_used() -> None:
+    """A name that nobody leaves would be a promise in docs/telemetry.md."""
+    root = Path(__file__).parents[2]
+    sources = [
+        path for part in ("licet", "decider", "sidecar", "audit") for path in (root / part).rglob("*.py")
+    ]
+    code = "\n".join(path.read_text("utf-8") for path in sources if path.name != "telemetry.py")
+    written = re.compile(r"\b(?:SPAN_|METRIC_)?[A-Z_]+\b")
+    used = set(written.findall(code))
+    labels = {label for metric in METRICS.values() for label in metric.labels}
+    named = {name: value for name, value in vars(telemetry).items() if name.isupper()}
+    unused = {name for name, value in named.items() if isinstance(value, str) and value not in labels} - used
+    assert unused - {"SECONDS"} == set()
