@@ -136,9 +136,7 @@ class DeciderProcess:
             wall_ms=wall_ms,
             monotonic_ms=monotonic_ms,
         )
-        traces = tracing.configure("licet-decider", settings.otlp_endpoint, settings.instance)
-        self._exits.push_async_callback(asyncio.to_thread, traces.shutdown)
-        counts = self._open_metrics(holds, configuration)
+        traces, counts = self._open_tracing(), self._open_metrics(holds, configuration)
         service = DeciderService(
             decider,
             beacons,
@@ -158,6 +156,12 @@ class DeciderProcess:
             wall_ms=wall_ms,
         )
         await self._listen(service, approvals, Health(configuration, monotonic_ms))
+
+    def _open_tracing(self) -> tracing.Tracing:
+        settings = self._settings
+        traces = tracing.configure("licet-decider", settings.otlp_endpoint, settings.instance)
+        self._exits.push_async_callback(asyncio.to_thread, traces.shutdown)
+        return traces
 
     def _open_metrics(self, holds: Holds, configuration: Configuration) -> metrics.Metrics:
         settings = self._settings
