@@ -1,7 +1,9 @@
 """What a door counts, scraped from a real one: passed and refused apart, spends timed, nobody named."""
 
 import asyncio
+import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +14,8 @@ from licet import metrics
 from licet.tracing import TraceContext
 from sidecar.meter import DoorMeter
 from sidecar.workers import Workers
+from tests.integration.sidecar.test_process import Served
+from tests.integration.test_black_hole import MAX_SHUTDOWN_S, BlackHole
 from tests.worlds.mint import refund
 from tests.worlds.rig import Rig
 from tests.worlds.scrape import samples, text, total
@@ -91,3 +95,21 @@ async def test_each_worker_is_scraped_at_a_port_of_its_own(rig: Rig, port: int, 
     workers = Workers(rig.settings(metrics_listen=f"127.0.0.1:{port}", workers=2))
     told = [workers._own(index)["LICET_METRICS_LISTEN"] for index in range(2)]
     assert told == [f"127.0.0.1:{one}" for one in expected]
+
+
+async def test_a_door_whose_collector_is_silent_lets_calls_through_and_ends_in_time(rig: Rig) -> None:
+    hole = BlackHole()
+    try:
+        served = await Served.start(rig, otlp_endpoint=hole.endpoint, metrics_endpoint=hole.endpoint)
+        for _ in range(20):
+            body = refund(order_id=rig.order())
+            permit = rig.permit(body)
+            assert await rig.call(permit, body=body.SerializeToString(), sidecar=served) == "passed"  # type: ignore[arg-type]
+        await rig.until(lambda: hole.taken, lambda: "the collector was not asked")
+        started = time.monotonic()
+        served.process.send_signal(signal.SIGTERM)
+        status, _ = await served.ended()
+        assert status == 0
+        assert time.monotonic() - started < MAX_SHUTDOWN_S
+    finally:
+        hole.close()
