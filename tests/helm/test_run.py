@@ -49,6 +49,7 @@ def test_the_gated_refund_goes_through_and_the_forbidden_one_does_not(cluster: C
         with pytest.raises(Denied):
             finance.IssueRefund(refund("O3", 5000), call_id="two")
     assert refunds(cluster) == {"O1": 5000}
+    assert "bundle" in cluster.hook("test")  # what `helm test` runs
 
 
 def refund(order_id: str, minor: int) -> IssueRefundRequest:
