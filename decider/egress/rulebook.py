@@ -39,7 +39,7 @@ _KEYS: Final = frozenset(
 )
 _MIN_CASED_NAME: Final = 4
 _RULE_ID: Final = re.compile(r"[a-z0-9_-]{2,40}\Z")
-_DIGITS: Final = re.compile(r"(?:[0-9][^0-9]{0,3}){4}|[0-9A-Fa-f:]{2,}:[0-9A-Fa-f:]|::")
+_DIGITS: Final = re.compile(r"(?:[0-9][^0-9]{0,3}){4}|[0-9A-Fa-f:]{2}:[0-9A-Fa-f:]|::")
 """What a text must have before the numbers that people bear are looked for."""
 PHONE: Final = "phone"
 """The check that finds by itself: telephone numbers have no one pattern."""
