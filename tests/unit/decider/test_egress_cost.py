@@ -1,4 +1,4 @@
-"""No text makes the egress check dearer than its length: one slow text would hold up every caller's decision."""
+"""No text makes the egress check dearer than its length: one slow text would hold up every caller."""
 
 import time
 
