@@ -29,8 +29,8 @@ FIELD_RULE: Final = "secret-field"
 """The rule of a value that looks like a credential in a field that is named for one."""
 MIN_CHARACTERS: Final = 7
 """Shorter texts hold nothing that a rule looks for; together with others they are read all the same."""
-MAX_TRIES: Final = 200
-"""How many finds of one rule in one reading are checked."""
+MAX_TRIES: Final = 2_000
+"""How many finds of one rule in one reading are checked; more, and the call is `unchecked`."""
 NEAR: Final = 60
 """How far from a number a word may stand that says what it is, in characters."""
 
@@ -91,14 +91,14 @@ def inspect_fields(
     for path, texts in fields.items():
         for text in texts:
             if len(text) >= MIN_CHARACTERS:
-                findings |= _found(book, readings.of(text), path)
+                findings |= _found(book, readings, text, path)
             if secret_name(path.rpartition(".")[2]) and credential(text):
                 findings.add(Finding(FIELD_RULE, Kind.SECRET, path))
         if len(texts) > 1:
-            findings |= _found(book, readings.of("".join(texts), _SEAM.join(texts)), path)
+            findings |= _found(book, readings, "".join(texts), path, _SEAM.join(texts))
     if len(fields) > 1:
         texts = [text for listed in fields.values() for text in listed]
-        together = _found(book, readings.of("".join(texts), _SEAM.join(texts)), WHOLE)
+        together = _found(book, readings, "".join(texts), WHOLE, _SEAM.join(texts))
         known = {finding.rule_id for finding in findings}
         findings |= {finding for finding in together if finding.rule_id not in known}
     kept = (finding for finding in findings if not _is_allowed(finding, allowed or {}))
@@ -138,37 +138,39 @@ def _texts(
         yield path, str(value)
 
 
-def _found(book: RuleBook, readings: Iterator[Reading], path: str) -> set[Finding]:
+def _found(book: RuleBook, readings: Readings, text: str, path: str, pieces: str = "") -> set[Finding]:
     findings: set[Finding] = set()
-    for reading in readings:
+    for reading in readings.of(text, pieces):
+        encoded = reading.text.encode("utf-8", "replace")
         for rule in book.worth_trying(reading.text, joined=reading.joined):
-            kind = _kind(rule, reading, path)
+            kind, whole = phones(reading.text, path) if rule.is_phone else _kind(rule, reading, encoded, path)
+            readings.cut = readings.cut or not whole
             if kind is not None:
                 findings.add(Finding(rule.rule_id, kind, path))
     sure = {finding.rule_id for finding in findings if finding.kind is not Kind.POSSIBLE}
     return {f for f in findings if f.kind is not Kind.POSSIBLE or f.rule_id not in sure}
 
 
-def _kind(rule: Rule, reading: Reading, path: str) -> Kind | None:
-    """Return how the best find of a rule in a reading is to be taken; None for no find."""
-    if rule.is_phone:
-        return phones(reading.text, path)
+def _kind(rule: Rule, reading: Reading, encoded: bytes, path: str) -> tuple[Kind | None, bool]:
+    """Return how the best find of a rule is to be taken, None for no find; and whether all were checked."""
     best: Kind | None = None
-    position = 0
+    pattern, position = rule.pattern_joined if reading.joined else rule.pattern, 0
     for _ in range(MAX_TRIES):
-        match = (rule.pattern_joined if reading.joined else rule.pattern).search(reading.text, position)
+        match = pattern.search(encoded, position)
         if match is None:
-            return best
-        groups = tuple(group for group in match.groups() if group is not None)
+            return best, True
+        groups = tuple(_text(group) for group in match.groups() if group is not None)
         if _holds(rule, groups) and not (reading.joined and groups[-1] in reading.pieces):
-            if rule.words is None:
-                return rule.kind
-            near = reading.text[max(0, match.start() - NEAR) : match.end() + NEAR]
-            if rule.words.search(near) or rule.words.search(path.replace("_", " ")):
-                return rule.kind
+            near = encoded[max(0, match.start() - NEAR) : match.end() + NEAR]
+            if rule.words is None or rule.words.search(near) or rule.words.search(path.replace("_", " ")):
+                return rule.kind, True
             best = None if rule.only_with_words else Kind.POSSIBLE
         position = match.start() + 1
-    return best
+    return best, False
+
+
+def _text(group: bytes) -> str:
+    return group.decode("utf-8", "replace")
 
 
 def _holds(rule: Rule, groups: tuple[str, ...]) -> bool:

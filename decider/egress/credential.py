@@ -49,9 +49,10 @@ _KEY_KINDS: Final = frozenset(
 _NOT_SECRET: Final = frozenset({"csrf", "xsrf", "public", "page", "next", "cursor", "continuation", "sync"})
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CODE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:\(|\[|$)|^[\w./-]+\.[a-z]{2,4}$")
-_KEBAB: Final = re.compile(r"^(?:[a-z]{2,}[0-9]{0,3}|[0-9.]+)(?:[-_.](?:[a-z]{2,}[0-9]{0,3}|[0-9.]+))+$")
+_KEBAB: Final = re.compile(r"^(?:[a-z]{2,}[0-9]{0,3}|[0-9]+)(?:[-_.](?:[a-z]{2,}[0-9]{0,3}|[0-9]+))+$")
 _MIN_ENTROPY: Final = 3.0
 _MIN_LENGTH: Final = 8
+_MAX_LENGTH: Final = 4_096
 _HEADER_WORDS: Final = frozenset({"basic", "bearer", "token", "apikey", "digest"})
 
 
@@ -138,7 +139,11 @@ def secret_name(name: str) -> bool:
 def credential(value: str) -> bool:
     """Say whether a value is long, varied and mixed enough to be a credential."""
     value = value.strip()
-    if len(value) < _MIN_LENGTH or not not_placeholder((value,)) or _PLACEHOLDER.search(value):
+    if (
+        not _MIN_LENGTH <= len(value) <= _MAX_LENGTH
+        or not not_placeholder((value,))
+        or _PLACEHOLDER.search(value)
+    ):
         return False
     if value.lower() in _PLAIN_WORDS or _UUID.fullmatch(value) or _KEBAB.match(value):
         return False

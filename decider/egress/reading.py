@@ -36,7 +36,7 @@ _REFERENCE: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{
 _ESCAPE: Final = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))")
 _SPACED: Final = re.compile(r"[!-~]([ \t.,\-_/|:;*])(?:[!-~]\1){14,}[!-~]")
 _BETWEEN: Final = re.compile(r"[\s\"'`+,\\|()\[\]{}]+")
-_LINE_BREAK: Final = re.compile(r"=?\s*[\r\n]+\s*")
+_LINE_BREAK: Final = re.compile(r"=?[ \t]{0,8}[\r\n][ \t\r\n]{0,64}")
 _INVISIBLE: Final = frozenset({"Cf", "Mn", "Cc"})
 _LOOK_ALIKE: Final = str.maketrans(
     "аеорсухіјѕАВЕКМНОРСТХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧо‐‑‒–—−",  # noqa: RUF001 - the attack

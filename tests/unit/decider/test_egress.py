@@ -139,6 +139,23 @@ def test_call_too_large_to_be_read_whole_says_so() -> None:
     assert UNCHECKED in inspect_text("a" * (MAX_READ_BYTES + 1)).flags
 
 
+def test_card_behind_very_many_that_are_none_does_not_pass_as_checked() -> None:
+    decoys = "4111 1111 1111 1112 " * 1_500
+    assert "personal:credit_card" in inspect_text(decoys + "4111 1111 1111 1111").flags
+    assert UNCHECKED in inspect_text(decoys * 2 + "4111 1111 1111 1111").flags
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "piece",
+    ["6162", "ab", "1", "a=b\n", "a@", "1.", ":1", "<", "{{", "\n" + " " * 40, "a a ", "%41", "=", "x" * 9],
+)
+def test_hostile_text_takes_no_more_than_linear_time(piece: str) -> None:
+    """At a square of its length each would take hours."""
+    text = piece * (100_000 // len(piece))
+    inspect_fields({"password": [text], "body": ["\n" + text]})
+
+
 def test_readings_end_for_text_that_decodes_for_ever() -> None:
     text = "x" * 40
     for _ in range(9):
