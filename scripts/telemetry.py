@@ -35,7 +35,7 @@ call: spans are dropped and sums go on when a collector is away. Metrics are sen
 carries the trace that shows it as an exemplar, over OTLP.
 
 A trace is kept when its caller sampled it, when it has no caller, and always when the call was denied, held,
-refused or is a write: a caller cannot hide one. `licet trace show ID` draws it and, where LICET_CLICKHOUSE_URL
+refused or is a write: no caller can hide one. `licet trace show ID` draws it and, where LICET_CLICKHOUSE_URL
 is set, shows the three evidences from the audit store. [ops/otel_traces.sql](../ops/otel_traces.sql) is the
 table in which a collector keeps traces beside the audit store; `TraceId` there is `trace_id` in `events`.
 

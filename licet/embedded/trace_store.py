@@ -93,7 +93,7 @@ class TraceStore:
         return str(found[0][0]) if len(found) == 1 else None
 
     def latest(self) -> str | None:
-        """Give the trace id of the newest call; None while there is none. What licet does by itself is none."""
+        """Give the trace id of the newest call; None while there is none. What licet does alone is none."""
         query = "SELECT trace_id FROM spans WHERE name NOT IN (?, ?, ?) ORDER BY start_ns DESC LIMIT 1"
         row = self._connection.execute(query, OWN_TRACES).fetchone()
         return str(row[0]) if row else None
