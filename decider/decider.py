@@ -37,7 +37,7 @@ from decider.in_force import InForce
 from decider.mint import mint
 from decider.quota import Quota
 from decider.reader import ReadFailed, ToolReader
-from decider.record import decision_fields, failure_event, hold_fields, verdict_event
+from decider.record import decision_fields, failure_event, flood_event, hold_fields, verdict_event
 from decider.rounds import Standing, standing_of
 from decider.visible import visible_methods
 from decider.votes import Bench, HoldState, Tally, tally
@@ -61,7 +61,6 @@ MAX_INLINE_BYTES: Final = 16 << 10
 
 MAX_CONFIGURATION_AGE_MS: Final = 5_000
 """How old the last leader read of the configuration may be for a decision; doors refuse older beacons too."""
-
 
 RPC: Final = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: telemetry.SPAN_DECIDE}
 """Attributes of every span of `Decide`."""
@@ -101,6 +100,7 @@ class Decider:
         self._parts = parts
         self._houses: dict[int, House] = {}
 
+        self.flood: Final = FloodRecord(parts.journal.append, flood_event, parts.clock.monotonic_ms)
     def _house(self, generation: int) -> House:
         """Return the house with the tool keys of a generation."""
         found = self._houses.get(generation)
@@ -141,7 +141,7 @@ class Decider:
             span.set(telemetry.RPC_RESPONSE_STATUS_CODE, str(refusal.status))
             span.fail(str(refusal.reason))
             recording.keep()
-            await case.record_failure(refusal)
+            await case.record_failure(refusal, self.flood)
         return refusal
 
     def visible(self, task_id: str, peer: str) -> ListVisibleMethodsResponse | Refusal:
@@ -156,12 +156,10 @@ class Decider:
 
     async def _over_quota(self, request: DecideRequest, peer: str) -> Refusal:
         clock, refusal = self._parts.clock, Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up")
-        if self._parts.quota.worth_telling(peer, clock.monotonic_ms()):
-            decision_id = clock.new_id(clock.wall_ms())
-            asked = asked_of(request, peer, self._parts.house)
-            kind, fields = failure_event(asked, None, refusal, decision_id, None)
-            with contextlib.suppress(SpoolError):  # refused all the same
-                await self._parts.journal.append(kind, **fields)
+        asked = asked_of(request, peer, self._parts.house)
+        _, fields = failure_event(asked, None, refusal, clock.new_id(clock.wall_ms()), None)
+        with contextlib.suppress(SpoolError):  # refused, and counted, all the same
+            await self.flood.refused(peer, refusal.reason, fields)
         return refusal
 
 
@@ -353,13 +351,16 @@ class _Case:
         if verdict.refusal is not None or decision.spends:
             self.recording.keep()
 
-    async def record_failure(self, refusal: Refusal) -> None:
+    async def record_failure(self, refusal: Refusal, flood: FloodRecord) -> None:
         """Put `decision.failed` into the spool; an answer of UNAVAILABLE must not wait for NATS."""
         asked = asked_of(self.request, self.peer, self.parts.house)
         kind, fields = failure_event(asked, self.envelope, refusal, self.moment.decision_id, self.k_tool)
         fields |= {"trace_id": self.span.context.trace_id, "span_id": self.span.context.span_id}
         try:
-            await self.parts.journal.append(kind, **fields)
+            if self.parts.journal.crowded:  # the rest of the spool is for decisions
+                await flood.refused(self.peer, refusal.reason, fields)
+            else:
+                await self.parts.journal.append(kind, **fields)
         except (StreamsError, SpoolError) as error:
             log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
 

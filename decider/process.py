@@ -57,6 +57,9 @@ _CANNOT_START: Final = (KeyFileError, SourceError, StreamsError, SpoolError, OSE
 
 
 CANCEL_AGAIN_S: Final = 0.2
+TELL_S: Final = 1.0
+"""Between two looks at requests that were counted rather than told one by one."""
+
 
 
 class StartError(Exception):
@@ -146,8 +149,9 @@ class DeciderProcess:
             tracing=traces,
             meter=DecisionMeter(counts, house.catalogs),
         )
-        beaconing = asyncio.create_task(beacons.run())
-        self._exits.push_async_callback(_ended, beaconing)
+        self._exits.push_async_callback(_tell, decider.flood, last=True)
+        for loop in (beacons.run(), _telling(decider.flood)):
+            self._exits.push_async_callback(_ended, asyncio.create_task(loop))
         approvals = Approvals(
             holds,
             configuration,
@@ -287,6 +291,19 @@ class DeciderProcess:
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
+async def _telling(flood: FloodRecord) -> None:
+    while True:
+        await asyncio.sleep(TELL_S)
+        await _tell(flood)
+
+
+async def _tell(flood: FloodRecord, *, last: bool = False) -> None:
+    try:
+        await flood.tell(last=last)
+    except SpoolError as error:
+        log(logger, logging.ERROR, "decider.counts_untold", detail=str(error)[:300])
+
+
     """End a task, cancelling until it ends: before Python 3.12 `wait_for` may swallow a cancel."""
     while not task.done():
         task.cancel()

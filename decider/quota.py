@@ -16,7 +16,6 @@ MAX_CALLERS: Final = 10_000
 class _Bucket:
     tokens: float
     at_ms: int
-    told_at_ms: int = -1_000
 
 
 class Quota:
@@ -40,14 +39,6 @@ class Quota:
         if bucket.tokens < 1:
             return False
         bucket.tokens -= 1
-        return True
-
-    def worth_telling(self, caller: str, monotonic_ms: int) -> bool:
-        """Tell whether this refusal is the first of its second: a flood must not become a flood of events."""
-        bucket = self._buckets.get(caller)
-        if bucket is None or monotonic_ms - bucket.told_at_ms < 1_000:
-            return False
-        bucket.told_at_ms = monotonic_ms
         return True
 
     def _fill(self, bucket: _Bucket, monotonic_ms: int) -> None:

@@ -132,6 +132,12 @@ def failure_event(
 
 
 def hold_fields(hold: Hold) -> dict[str, Any]:
+def flood_event(count: Count) -> tuple[EventKind, dict[str, Any]]:
+    """Return kind and fields of the event that tells by their number of requests that were not decided."""
+    fields = {"decision": "failed", "caller": count.bucket, "reason": str(count.reason)}
+    return EventKind.DECISION_FAILED, fields | {"detail": count.detail}
+
+
     """Return the event fields of a hold."""
     return {
         "tenant": hold.tenant,

@@ -4,7 +4,8 @@ Guaranteed
 - Checks run in the order of docs/protocol.md: 1 quota and size, 2 path, 3 to 11 the permit and what it binds,
   12 spend, 13 forward, 14 outcome.
 - The tool is called from one line, which needs a `Permit`, and a `Permit` is only made by verification.
-- Each call ends in exactly one door event, in the spool before the reply leaves.
+- Each call ends in exactly one door event, in the spool before the reply leaves. Floods are bounded: calls
+  over their caller's quota, and refusals while half the spool waits, are counted in one event a second.
 - Whatever goes wrong unexpectedly denies. Once bytes may have left, the answer is OUTCOME_UNKNOWN instead:
   nobody may be told that nothing happened.
 - From the spend on, a call runs to its end whether its caller waits or not.
@@ -42,8 +43,8 @@ from sidecar.parts import (
     Spend,
     Tool,
 )
-from sidecar.quota import Quota
-from sidecar.record import Record, door_event
+from sidecar.quota import Quota, bucket_of
+from sidecar.record import Record, door_event, flood_event
 from sidecar.trace import DoorTrace
 
 LOG: Final = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class Call:
     trace: DoorTrace
     gone: bool = False
     forwarded: bool = False
+    over_quota: bool = False
     trailers: Pairs = field(default=())
 
 
@@ -108,6 +110,7 @@ class Door:
         self._limits = limits or Limits()
         self._open: set[asyncio.Task[Reply]] = set()
         self.faults = 0
+        self._flood = FloodRecord(parts.journal.append, flood_event, parts.clock.monotonic_ms)
         """Unexpected exceptions so far; each was denied."""
 
     @property
@@ -138,6 +141,13 @@ class Door:
         return len(self._open)
 
     async def _run(self, call: Call) -> Reply:
+    async def tell(self, *, last: bool = False) -> None:
+        """Tell of refusals that were only counted. To be called every second, and once more at the `last`.
+
+        Raises what the journal raises; nothing counted is lost by it.
+        """
+        await self._flood.tell(last=last)
+
         """Turn every way a call can end into one reply and one event."""
         try:
             reply = await self._enforce(call)
@@ -148,10 +158,11 @@ class Door:
     async def _enforce(self, call: Call) -> Reply:
         request = call.request
         refusal = self._parts.quota.take(  # 1
-            request.peer or request.origin, monotonic_ms=self._parts.clock.monotonic_ms()
+            bucket_of(request.peer, request.origin), monotonic_ms=self._parts.clock.monotonic_ms()
         )
         if refusal is not None:
             return Refused(refusal=refusal)
+            call.over_quota = True
         if request.path == FENCE_PATH:
             return await self._fence(call)
         state = self._parts.beacons.state()
@@ -304,7 +315,7 @@ class Door:
             call.request, call.record, reply, forwarded=call.forwarded, now_ms=clock.now_ms()
         )
         try:
-            await self._parts.journal.append(kind, **fields, **call.trace.ids())
+            await self._record(call, reply, kind, fields | call.trace.ids())
         except Exception as fault:  # noqa: BLE001 # no reply leaves without its event
             reason = Reason.OUTCOME_UNKNOWN if call.forwarded else Reason.AUDIT_BACKPRESSURE
             log(
@@ -321,6 +332,15 @@ class Door:
         return reply
 
     def _told(self, call: Call, kind: EventKind, fields: dict[str, object], reply: Reply) -> None:
+    async def _record(self, call: Call, reply: Reply, kind: EventKind, fields: dict[str, object]) -> None:
+        """Spool the event; a refusal that may be one of a flood is counted instead."""
+        crowded = self._parts.journal.crowded and kind is EventKind.DOOR_REFUSED and not call.record.attempt
+        if isinstance(reply, Refused) and (call.over_quota or crowded):
+            bucket = bucket_of(call.request.peer, call.request.origin)
+            await self._flood.refused(bucket, reply.refusal.reason, fields)
+            return
+        await self._parts.journal.append(kind, **fields)
+
         """Close spans and count; the event is kept by now, so what fails here changes no reply."""
         try:
             call.trace.close(kind, fields, reply)

@@ -60,6 +60,10 @@ class Journal(Protocol):
     def full(self) -> bool:
         """Whether the spool has no room for the events of writes."""
 
+    @property
+    def crowded(self) -> bool:
+        """Whether refusals are to be counted rather than told one by one: half the spool waits."""
+
     async def append(self, kind: EventKind, **fields: Any) -> str:
         """Return the event id once the event is in the fsynced spool."""
 

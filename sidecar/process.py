@@ -18,7 +18,7 @@ from grpc import aio
 
 from licet import metrics, tracing
 from licet.identity import audience_of, reconciler_id, sidecar_id
-from licet.journal import Journal
+from licet.journal import Journal, SpoolError
 from licet.keyfile import read_public, read_secret, read_signing_key
 from licet.log import log
 from licet.streams import NatsSettings, subject_audit
@@ -42,6 +42,9 @@ LOG: Final = logging.getLogger(__name__)
 
 CANCEL_AGAIN_S: Final = 0.5
 """After which a task that did not end is cancelled again."""
+
+TELL_S: Final = 1.0
+"""Between two looks at refusals that were counted."""
 
 PARENT_S: Final = 1.0
 """Between two looks at whether the parent of workers still runs."""
@@ -106,6 +109,7 @@ class Sidecar:
         self._tool.start()
         self._door = self._make_door()
         self._run(self._knowledge.run(), self._store.run(), Watch(self._knowledge, self._journal).run())
+        self._run(self._tell())
         if settings.shared_port:
             self._run(self._watch_parent(os.getppid()))
         await self._listen()
@@ -118,6 +122,7 @@ class Sidecar:
         await asyncio.gather(self._server.stop(grace_ms / 1000), self._door.drain(grace_ms))
         left = self._door.open
         await _end(self._tasks)
+        await self._tell_counted(last=True)
         await self._store.close()
         await self._health.stop()
         await self._tool.close()
@@ -232,6 +237,17 @@ class Sidecar:
             task = running.create_task(loop)
             task.add_done_callback(self._loop_ended)
             self._tasks.append(task)
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_S)
+            await self._tell_counted()
+
+    async def _tell_counted(self, *, last: bool = False) -> None:
+        try:
+            await self._door.tell(last=last)
+        except SpoolError as error:
+            log(LOG, logging.ERROR, "door.counts_untold", error=str(error)[:200])
 
     async def _watch_parent(self, parent: int) -> None:
         """End when the parent of the workers has: nobody would start or stop this one any more."""

@@ -128,6 +128,11 @@ class Journal:
         return self._queue.full
 
     @property
+    def crowded(self) -> bool:
+        """Whether half the spool waits: refusals should be counted, to leave room for what was done."""
+        return self._queue.crowded
+
+    @property
     def depth(self) -> int:
         """How many events wait for their ack."""
         return self._queue.depth

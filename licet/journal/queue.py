@@ -36,6 +36,8 @@ BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0)
 CAP_BYTES: Final = 256 << 20
 FULL_SHARE: Final = 0.9
 """`full` says so at this share of the cap; the rest is room for saying why."""
+CROWDED_SHARE: Final = 0.5
+"""`crowded` says so at this share of the cap; the rest is room for what was decided and done."""
 MSG_ID_BYTES: Final = 32
 
 
@@ -141,6 +143,11 @@ class DurableQueue:
     def full(self) -> bool:
         """Whether whoever asks should stop now: nine tenths of the cap are used, or the disk has failed."""
         return bool(self._broken) or self._spool.depth_bytes >= FULL_SHARE * self._cap_bytes
+
+    @property
+    def crowded(self) -> bool:
+        """Whether half of the cap is used: what can be told briefly should be."""
+        return self._spool.depth_bytes >= CROWDED_SHARE * self._cap_bytes
 
     def put(self, letter: Letter) -> int:
         """Write `letter` and return its position, which `synced` and `acked` take.

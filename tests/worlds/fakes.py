@@ -120,6 +120,7 @@ class FakeJournal:
 
     def __init__(self) -> None:
         self.full = False
+        self.crowded = False
         self.fault: Exception | None = None
         self.events: list[tuple[EventKind, dict[str, Any]]] = []
 

@@ -20,18 +20,6 @@ def test_one_callers_flood_takes_nothing_from_another() -> None:
     assert quota.take("other", 0)
 
 
-def test_a_flood_is_told_of_once_a_second() -> None:
-    quota = Quota(1, 1)
-    quota.take("a", 0)
-    assert [quota.worth_telling("a", at) for at in (0, 1, 999, 1_000, 1_500)] == [
-        True,
-        False,
-        False,
-        True,
-        False,
-    ]
-
-
 def test_many_callers_are_remembered_only_while_they_matter() -> None:
     quota = Quota(1, 1)
     assert all(quota.take(str(number), 0) for number in range(MAX_CALLERS))

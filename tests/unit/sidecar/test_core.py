@@ -59,6 +59,65 @@ async def test_the_quota_is_taken_before_anything_else(world: World) -> None:
     assert world.event[1]["reason"] == "QUOTA_EXCEEDED"
 
 
+async def test_an_anonymous_flood_from_new_ports_is_one_bucket_and_one_event_a_second(world: World) -> None:
+    world.quota = Quota(per_second=0.001, burst=1)
+    world.door = world.make_door()
+    for port in range(50):
+        await world.door.handle(request(REFUND, b"", peer="", origin=f"ipv4:192.0.2.7:{port}"))
+    reasons = [fields["reason"] for _, fields in world.journal.events]
+    assert reasons == ["NO_PERMIT", "QUOTA_EXCEEDED"]
+    world.clock.monotonic += 1_000
+    await world.door.tell()
+    assert [fields["detail"] for _, fields in world.journal.events[1:]] == [
+        "1 call of `192.0.2.7` refused",
+        "48 calls of `192.0.2.7` refused",
+    ]
+    other = request(REFUND, b"", peer="", origin="ipv4:192.0.2.8:1")
+    assert reason(await world.door.handle(other)) == "NO_PERMIT"
+
+
+async def test_the_last_second_of_a_flood_is_told_when_the_door_closes(world: World) -> None:
+    world.quota = Quota(per_second=0.001, burst=1)
+    world.door = world.make_door()
+    for _ in range(8):
+        await world.call()
+    await world.door.tell(last=True)
+    told = [fields for _, fields in world.journal.events if fields["reason"] == "QUOTA_EXCEEDED"]
+    assert [(fields["caller"], fields["detail"].split()[0]) for fields in told] == [
+        (AGENT, "1"),
+        (AGENT, "6"),
+    ]
+
+
+async def test_refusals_leave_room_in_the_spool_for_what_is_done(world: World) -> None:
+    world.journal.crowded = True
+    for _ in range(20):
+        assert reason(await world.call()) == "NO_PERMIT"
+    permit = world.mint.permit()
+    assert isinstance(await world.call(permit), Answered)
+    assert reason(await world.call(permit)) == "SPENT"  # a step was tried: told by itself
+    await world.door.tell(last=True)
+    assert [(str(kind), fields["reason"]) for kind, fields in world.journal.events] == [
+        ("door.refused", "NO_PERMIT"),
+        ("door.passed", ""),
+        ("door.refused", "SPENT"),
+        ("door.refused", "NO_PERMIT"),
+    ]
+    assert world.journal.events[-1][1]["detail"] == f"19 calls of `{AGENT}` refused"
+
+
+async def test_a_flood_is_refused_by_its_reason_and_counted_while_no_event_can_be_kept(world: World) -> None:
+    world.quota = Quota(per_second=0.001, burst=1)
+    world.door = world.make_door()
+    await world.call()
+    world.journal.fault = OSError("the disk")
+    replies = [reason(await world.call()) for _ in range(3)]
+    assert replies == ["AUDIT_BACKPRESSURE", "QUOTA_EXCEEDED", "QUOTA_EXCEEDED"]
+    world.journal.fault = None
+    await world.door.tell(last=True)
+    assert world.journal.events[-1][1]["detail"] == f"3 calls of `{AGENT}` refused"
+
+
 async def test_an_unknown_path_is_refused_before_its_body_is_read(world: World) -> None:
     async def receive() -> bytes:
         raise AssertionError("the body was read")
