@@ -44,6 +44,7 @@ from decider.votes import Bench, HoldState, Tally, tally
 from licet import telemetry
 from licet.call import tool_key
 from licet.event import EventKind
+from licet.flood import FloodRecord
 from licet.journal import Journal, SpoolError
 from licet.log import log
 from licet.refusal import MESSAGE, Reason, Refusal
@@ -99,8 +100,8 @@ class Decider:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._houses: dict[int, House] = {}
-
         self.flood: Final = FloodRecord(parts.journal.append, flood_event, parts.clock.monotonic_ms)
+
     def _house(self, generation: int) -> House:
         """Return the house with the tool keys of a generation."""
         found = self._houses.get(generation)

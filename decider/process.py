@@ -38,6 +38,7 @@ from decider.tasks import read_tasks
 from licet import metrics, tracing
 from licet.catalog import Catalog, read_catalog
 from licet.event import EventKind, uuid7
+from licet.flood import FloodRecord
 from licet.identity import audience_of, decider_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key
@@ -56,10 +57,10 @@ CONFIGURATION_WITHIN_S: Final = 15.0
 _CANNOT_START: Final = (KeyFileError, SourceError, StreamsError, SpoolError, OSError, ValueError)
 
 
-CANCEL_AGAIN_S: Final = 0.2
 TELL_S: Final = 1.0
 """Between two looks at requests that were counted rather than told one by one."""
 
+CANCEL_AGAIN_S: Final = 0.2
 
 
 class StartError(Exception):
@@ -290,7 +291,6 @@ class DeciderProcess:
             await self._nc.close()
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
 async def _telling(flood: FloodRecord) -> None:
     while True:
         await asyncio.sleep(TELL_S)
@@ -304,6 +304,7 @@ async def _tell(flood: FloodRecord, *, last: bool = False) -> None:
         log(logger, logging.ERROR, "decider.counts_untold", detail=str(error)[:300])
 
 
+async def _ended(task: asyncio.Task[None]) -> None:
     """End a task, cancelling until it ends: before Python 3.12 `wait_for` may swallow a cancel."""
     while not task.done():
         task.cancel()

@@ -13,6 +13,7 @@ from decider.envelope import Asked, Envelope, Refused
 from decider.mint import PERMITTING
 from licet.catalog import Method
 from licet.event import EventKind
+from licet.flood import Count
 from licet.refusal import Refusal
 from licet.v1.decision_pb2 import Decision, DecisionType
 from licet.v1.hold_pb2 import Hold
@@ -131,13 +132,13 @@ def failure_event(
     return EventKind.DECISION_FAILED, fields
 
 
-def hold_fields(hold: Hold) -> dict[str, Any]:
 def flood_event(count: Count) -> tuple[EventKind, dict[str, Any]]:
     """Return kind and fields of the event that tells by their number of requests that were not decided."""
     fields = {"decision": "failed", "caller": count.bucket, "reason": str(count.reason)}
     return EventKind.DECISION_FAILED, fields | {"detail": count.detail}
 
 
+def hold_fields(hold: Hold) -> dict[str, Any]:
     """Return the event fields of a hold."""
     return {
         "tenant": hold.tenant,

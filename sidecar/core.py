@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from licet.event import EventKind, uuid7
+from licet.flood import FloodRecord
 from licet.log import log
 from licet.metadata import APPROVAL, CALL_ID, PERMIT
 from licet.permit import DoorState, Permit, Presented, examine
@@ -92,8 +93,8 @@ class Call:
     record: Record
     trace: DoorTrace
     gone: bool = False
-    forwarded: bool = False
     over_quota: bool = False
+    forwarded: bool = False
     trailers: Pairs = field(default=())
 
 
@@ -109,8 +110,8 @@ class Door:
         self._parts = parts
         self._limits = limits or Limits()
         self._open: set[asyncio.Task[Reply]] = set()
-        self.faults = 0
         self._flood = FloodRecord(parts.journal.append, flood_event, parts.clock.monotonic_ms)
+        self.faults = 0
         """Unexpected exceptions so far; each was denied."""
 
     @property
@@ -140,7 +141,6 @@ class Door:
             await asyncio.wait(self._open, timeout=grace_ms / 1000)
         return len(self._open)
 
-    async def _run(self, call: Call) -> Reply:
     async def tell(self, *, last: bool = False) -> None:
         """Tell of refusals that were only counted. To be called every second, and once more at the `last`.
 
@@ -148,6 +148,7 @@ class Door:
         """
         await self._flood.tell(last=last)
 
+    async def _run(self, call: Call) -> Reply:
         """Turn every way a call can end into one reply and one event."""
         try:
             reply = await self._enforce(call)
@@ -161,8 +162,8 @@ class Door:
             bucket_of(request.peer, request.origin), monotonic_ms=self._parts.clock.monotonic_ms()
         )
         if refusal is not None:
-            return Refused(refusal=refusal)
             call.over_quota = True
+            return Refused(refusal=refusal)
         if request.path == FENCE_PATH:
             return await self._fence(call)
         state = self._parts.beacons.state()
@@ -331,7 +332,6 @@ class Door:
         self._told(call, kind, fields, reply)
         return reply
 
-    def _told(self, call: Call, kind: EventKind, fields: dict[str, object], reply: Reply) -> None:
     async def _record(self, call: Call, reply: Reply, kind: EventKind, fields: dict[str, object]) -> None:
         """Spool the event; a refusal that may be one of a flood is counted instead."""
         crowded = self._parts.journal.crowded and kind is EventKind.DOOR_REFUSED and not call.record.attempt
@@ -341,6 +341,7 @@ class Door:
             return
         await self._parts.journal.append(kind, **fields)
 
+    def _told(self, call: Call, kind: EventKind, fields: dict[str, object], reply: Reply) -> None:
         """Close spans and count; the event is kept by now, so what fails here changes no reply."""
         try:
             call.trace.close(kind, fields, reply)

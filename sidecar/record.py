@@ -11,6 +11,8 @@ from hashlib import sha256
 from typing import Final
 
 from licet.event import EventKind
+from licet.flood import Count
+from licet.identity import parse_spiffe_id
 from licet.metadata import CALL_ID, TASK_ID
 from licet.permit import DoorState, Permit, Presented, verify_permit
 from licet.refusal import Refusal
@@ -81,14 +83,14 @@ def door_event(
     return kind, fields
 
 
-def _decision(record: Record, reply: Reply, now_ms: int) -> decision_pb2.Decision | None:
-    """Return the decision of the permit, when its signature is valid."""
 def flood_event(count: Count) -> tuple[EventKind, dict[str, object]]:
     """Return kind and fields of the event that tells of refusals by their number."""
     caller = count.bucket if parse_spiffe_id(count.bucket) is not None else ""
     return EventKind.DOOR_REFUSED, {"caller": caller, "reason": count.reason.value, "detail": count.detail}
 
 
+def _decision(record: Record, reply: Reply, now_ms: int) -> decision_pb2.Decision | None:
+    """Return the decision of the permit, when its signature is valid."""
     if record.permit is not None:
         return record.permit.decision
     if record.presented is None or record.state is None or not isinstance(reply, Refused):
