@@ -49,7 +49,7 @@ MEANT_BY = {line.split()[0]: frozenset(line.split()) for line in MEANINGS}
 
 TARGETS = re.compile(
     r"^(recipients?|to|cc|bcc|users?|members?|participants|attendees|channel|room|group|url|link|website"
-    r"|iban|account|phone|password|permission|target)$|(_|^)(emails?|url|iban|account|user|recipients?)$"
+    r"|iban|account|phone|password|target)$|(_|^)(emails?|url|iban|account|user|recipients?)$"
 )
 REFERENCES = re.compile(r"^id_?$|_ids?$|^file_path$|^path$")
 FREE = re.compile(r"body|content|text|message|description|subject|comment|note|date|time|day")
@@ -190,7 +190,7 @@ def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
         text = shape.get("type") == "string" or any(
             each.get("type") == "string" for each in shape.get("anyOf", ())
         )
-        if name not in targets and (reference or (text and not FREE.search(name) and not targets)):
+        if name not in targets and (reference or (text and not FREE.search(name))):
             yield name, False
 
 
