@@ -30,6 +30,10 @@ class QuestionError(Exception):
     """There is no such question, or its parameters do not fit; the message says what it takes."""
 
 
+MAX_ROWS: Final = 10_000
+"""Every question ends with LIMIT 10000; an answer this long was cut."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """What a question takes. `default` None: it must be given."""

@@ -1,5 +1,6 @@
 """`licet audit evidence`, `ask` and `ocsf`: what the store has, for people and for machines."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ def evidence(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the three evidences of a step, and the finding they lead to.
+
+    Exit status: 0, 1 nothing found or no store, 3 the store has more rows of the step than were read.
 
     Example: licet audit evidence --call task_789/call_1
     """
@@ -41,6 +44,14 @@ def evidence(
     except (Error, NoEvidenceError, ValueError, OSError) as error:
         raise fail(str(error)) from error
     typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else evidence_text(found))
+    _say_cut(found.cut)
+
+
+def _say_cut(cut: Sequence[str]) -> None:
+    """Say what was not read, and end with 3, so that nobody takes a part for all."""
+    if cut:
+        typer.echo(f"CUT: the store has more rows than were read of {', '.join(cut)}", err=True)
+        raise typer.Exit(3)
 
 
 def ask(
@@ -74,6 +85,7 @@ def ask(
     except (Error, asking.QuestionError, OSError) as error:
         raise fail(str(error)) from error
     typer.echo(answer.text("json" if as_json else style))
+    _say_cut((f"the answer ({asking.MAX_ROWS} rows)",) if len(answer.rows) >= asking.MAX_ROWS else ())
 
 
 def ocsf(
@@ -105,7 +117,7 @@ def timeline(
     """Write the story of a task as one HTML page that opens offline in any browser."""
     from clickhouse_connect.driver.exceptions import Error
 
-    from audit.evidence import task_rows
+    from audit.evidence import cut_of, task_rows
     from audit.settings import StoreSettings
     from audit.timeline import page
 
@@ -114,10 +126,11 @@ def timeline(
         if not rows:
             raise fail(f"the store has nothing of task `{task}`")
         with out.open("x", encoding="utf-8") as file:
-            file.write(page(f"task {task}", rows))
+            file.write(page(f"task {task}", rows, cut_of(rows)))
     except (Error, OSError) as error:
         raise fail(str(error)) from error
     typer.echo(f"wrote {len(rows)} events to {out}", err=True)
+    _say_cut(cut_of(rows))
 
 
 def score(
@@ -139,7 +152,7 @@ def score(
 
     from clickhouse_connect.driver.exceptions import Error
 
-    from audit.evidence import task_rows
+    from audit.evidence import cut_of, task_rows
     from audit.findings import FindingClass
     from audit.score import read_weights
     from audit.score import score as compute
@@ -154,6 +167,7 @@ def score(
     except (Error, OSError, ValueError, ZeroDivisionError) as error:
         raise fail(str(error)) from error
     shown = {
+        "cut": list(cut_of(rows)),
         "raw": str(found.raw),
         "final": str(found.final),
         "caps": list(found.caps),
@@ -161,3 +175,4 @@ def score(
     }
     text = f"{found.final} (raw {found.raw}{', capped: ' + ', '.join(found.caps) if found.caps else ''})"
     typer.echo(json.dumps(shown) if as_json else text)
+    _say_cut(cut_of(rows))

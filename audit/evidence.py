@@ -4,10 +4,15 @@ Policy: what was decided. Authorization: what the door did, and the spend log. L
 the spend id, and through it on task and call id; changes and decisions on the same resource are read beside
 them, because a bypass has no spend id of its own.
 
-Guarantees: what is returned is what the store has now; nothing is inferred but the finding. Whether the store
-tells the truth is `licet audit verify`'s question. Rows of quarantined messages are never evidence.
+Guarantees: what is returned is what the store has now; nothing is inferred but the finding. A row counts for
+a step only if it came from the tool that the decision is for, a spend record only with a valid signature; the
+others are kept and named. Rows that somebody can make many of do not displace others: each sort has a limit
+of its own, what the door did is counted beside, and what was cut is named. A time that is far from
+JetStream's is replaced by it. Whether the store tells the truth is `licet audit verify`'s question. Rows of
+quarantined messages are never evidence.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,17 +28,34 @@ from audit.findings import (
     Story,
     classify,
 )
+from audit.record import CEILINGS, VALID
 
 FIELDS: Final = (
     "event_id", "source", "time_us", "kind", "decision", "reason", "environment", "tenant", "principal",
     "caller", "agent", "task_id", "call_id", "decision_id", "spend_id", "round", "hold_id", "tool",
     "method", "operation", "tier", "resource", "call_digest", "bundle_version", "rule_ids", "amount_minor",
     "currency", "entry", "change_id", "approvals", "trace_id", "span_id", "summary", "outcome", "attempt",
-    "finding", "detail", "config_seq", "not_after_ms", "account", "issuer", "signature",
+    "finding", "detail", "config_seq", "not_after_ms", "account", "issuer", "signature", "js_time_us",
 )  # fmt: skip
 """Columns that evidence shows."""
 MAX_ROWS: Final = 10_000
-"""Rows read of one step, and of one resource; a step has a handful."""
+"""Rows read of one step and sort, and of one resource; a step has a handful."""
+DOOR_ROWS: Final = 1_000
+"""Rows read of one step, sidecar, kind and reason at the door; `refusals_of` counts all of them."""
+DAY_US: Final = 86_400_000_000
+_NO_DOOR: Final = "NOT startsWith(kind, 'door.')"
+_STEP: Final = "if(spend_id != '', spend_id, decision_id)"
+_SORT: Final = (
+    "multiIf(kind IN ('decision.allowed', 'decision.modified'), 'allowed', startsWith(kind, 'decision.'),"
+    " 'denied', toString(kind))"
+)
+_REFUSALS: Final = """
+SELECT source, kind, reason, count() AS times, min(time_us) AS first_us, max(time_us) AS last_us
+FROM events
+WHERE startsWith(kind, 'door.') AND ((spend_id != '' AND spend_id IN {spends:Array(String)})
+    OR (decision_id != '' AND decision_id IN {decisions:Array(String)}))
+GROUP BY source, kind, reason ORDER BY first_us, source, kind, reason LIMIT 1000
+"""
 
 Row = Mapping[str, Any]
 
@@ -56,6 +78,10 @@ class Evidence:
     findings: tuple[Row, ...]
     story: Story
     finding: Finding
+    doors: tuple[Row, ...] = ()
+    """What the doors did: source, kind, reason, times, first_us, last_us."""
+    cut: tuple[str, ...] = ()
+    """Sorts of rows of which the store has more than were read."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON; empty fields are left out."""
@@ -64,6 +90,10 @@ class Evidence:
             "finding": str(self.finding.finding),
             "finding_detail": self.finding.detail,
             "settled": self.finding.settled,
+            "complete": not self.cut,
+            "cut": list(self.cut),
+            "not_counted": list(self.story.strangers),
+            "doors": [dict(row) for row in self.doors],
             "policy": [_plain(row) for row in self.policy],
             "authorization": [_plain(row) for row in self.authorization],
             "ledger": [_plain(row) for row in self.ledger],
@@ -119,6 +149,7 @@ def read(
     step = spend_id or next(iter(sorted(steps)), "")
     beside = beside_rows(client, rows)
     found = story_of(rows, beside, label=label, ledger_rows=ledger_rows)
+    doors = _refusals(client, sorted(steps), sorted(ids))
     return Evidence(
         spend_id=step,
         policy=_of(rows, "decision.", "approval."),
@@ -127,7 +158,16 @@ def read(
         findings=_of(rows, "finding."),
         story=found,
         finding=classify(found, now_us=now_us),
+        doors=doors,
+        cut=found.cut,
     )
+
+
+def _refusals(client: Any, spends: Sequence[str], decisions: Sequence[str]) -> tuple[Row, ...]:
+    """Return what the doors did at these steps, counted by sidecar, kind and reason."""
+    result = client.query(_REFUSALS, parameters={"spends": list(spends), "decisions": list(decisions)})
+    names = ("source", "kind", "reason", "times", "first_us", "last_us")
+    return tuple(dict(zip(names, row, strict=True)) for row in result.result_rows)
 
 
 def _start(client: Any, spend_id: str, decision_id: str, task_id: str, call_id: str) -> list[Row]:
@@ -141,14 +181,41 @@ def _start(client: Any, spend_id: str, decision_id: str, task_id: str, call_id: 
 
 
 def _rows(client: Any, condition: str, parameters: Mapping[str, Any]) -> list[Row]:
-    """Return evidence rows under `condition`, a constant text with parameters, oldest first."""
+    """Return evidence rows under `condition`, a constant text with parameters, oldest first.
+
+    Of each step and sort at most MAX_ROWS and one more, which says that there are more; the door's rows, of
+    which an agent can make any number, are read apart.
+    """
+    door = f"{_STEP}, source, kind, reason"
+    rows = _select(client, f"{_NO_DOOR} AND ({condition})", f"{MAX_ROWS + 1} BY {_STEP}, {_SORT}", parameters)
+    rows += _select(client, f"NOT ({_NO_DOOR}) AND ({condition})", f"{DOOR_ROWS} BY {door}", parameters)
+    return sorted(rows, key=lambda row: int(row["time_us"]))
+
+
+def _select(client: Any, condition: str, limit: str, parameters: Mapping[str, Any]) -> list[Row]:
     columns = ", ".join(FIELDS)
     query = (
-        f"SELECT {columns} FROM events WHERE kind != 'quarantined' AND ({condition})"  # noqa: S608 - constants
-        f" ORDER BY time_us, js_stream, js_seq LIMIT {MAX_ROWS}"
+        f"SELECT {columns} FROM events WHERE kind != 'quarantined' AND {condition}"  # noqa: S608 - constants
+        f" ORDER BY time_us, js_stream, js_seq LIMIT {limit}"
     )
     result = client.query(query, parameters=dict(parameters))
     return [dict(zip(FIELDS, row, strict=True)) for row in result.result_rows]
+
+
+def cut_of(rows: Iterable[Row], limit: int = MAX_ROWS) -> tuple[str, ...]:
+    """Return the sorts of rows of which there are more than `limit` of one step, so not all were read."""
+    counts = Counter(
+        (str(row["spend_id"] or row["decision_id"]), _sort(str(row["kind"])))
+        for row in rows
+        if not str(row["kind"]).startswith("door.")
+    )
+    return tuple(sorted({sort for (_, sort), count in counts.items() if count > limit}))
+
+
+def _sort(kind: str) -> str:
+    if kind in {"decision.allowed", "decision.modified"}:
+        return "allowed"
+    return "denied" if kind.startswith("decision.") else kind
 
 
 def rows_of_steps(
@@ -176,20 +243,29 @@ def beside_rows(client: Any, rows: Iterable[Row]) -> list[Row]:
     resources = sorted({str(row["resource"]) for row in rows if row["resource"]})
     if not resources:
         return []
-    times = [int(row["time_us"]) for row in rows]
-    return _rows(
+    times = [time for row in rows for time in (held_time(row), int(row["js_time_us"]))]
+    return _select(
         client,
         "resource IN {resources:Array(String)} AND (kind = 'ledger.changed' OR startsWith(kind, 'decision.'))"
-        " AND time_us BETWEEN {first:Int64} AND {last:Int64}"
-        " AND time BETWEEN fromUnixTimestamp64Micro({from:Int64}) AND fromUnixTimestamp64Micro({to:Int64})",
+        " AND js_time BETWEEN fromUnixTimestamp64Micro({first:Int64})"
+        " AND fromUnixTimestamp64Micro({last:Int64})",
+        f"{MAX_ROWS + 1} BY tenant, tool, resource, {_SORT}",
         {
             "resources": resources,
-            "first": min(times) - WINDOW_US,
-            "last": max(times) + WINDOW_US,
-            "from": _clamped(min(times) - WINDOW_US),
-            "to": _clamped(max(times) + WINDOW_US),
+            "first": _clamped(min(times) - WINDOW_US),
+            "last": _clamped(max(times) + WINDOW_US + DAY_US),
         },
     )
+
+
+def held_time(row: Row) -> int:
+    """Return when it happened, in Unix µs: its source's word, held to JetStream's clock.
+
+    A row is stored after it happened, up to a day later when its tool was away. Whoever says otherwise could
+    move his row out of every window, or make the windows themselves useless.
+    """
+    told, stored = int(row["time_us"]), int(row["js_time_us"])
+    return told if stored - DAY_US <= told <= stored + WINDOW_US else stored
 
 
 def _clamped(time_us: int) -> int:
@@ -199,7 +275,7 @@ def _clamped(time_us: int) -> int:
 
 def unique(rows: Iterable[Row]) -> list[Row]:
     """Return the rows, each event once, oldest first."""
-    by_id = {(str(row["event_id"]), str(row["kind"])): row for row in rows}
+    by_id = {(str(row["event_id"]), str(row["kind"]), str(row["source"])): row for row in rows}
     return sorted(by_id.values(), key=lambda row: int(row["time_us"]))
 
 
@@ -215,15 +291,18 @@ def story_of(
     ledger_rows: tuple[Change, ...] | None = None,
 ) -> Story:
     """Return the story that the rows of one step tell; `beside`: what else happened to its resource."""
-    own = {(row["event_id"], row["kind"]) for row in rows}
-    others = [row for row in beside if (row["event_id"], row["kind"]) not in own]
+    own = {(row["event_id"], row["kind"], row["source"]) for row in rows}
+    beside = list(beside)
+    others = [row for row in beside if (row["event_id"], row["kind"], row["source"]) not in own]
+    cut = cut_of(rows) + tuple(f"beside: {sort}" for sort in _cut_beside(beside))
+    rows, strangers = split(rows)
     return Story(
         decisions=tuple(decided(row) for row in _of(rows, "decision.") if is_decision(row)),
         door_passed=any(row["kind"] == "door.passed" for row in rows),
         door_refusals=tuple(dict.fromkeys(str(row["reason"]) for row in _of(rows, "door.refused"))),
         reserves=tuple(_reserved(row) for row in _of(rows, "spend.reserved")),
         outcomes=tuple(
-            Ended(int(row["round"]), str(row["outcome"]), str(row["signature"]), int(row["time_us"]))
+            Ended(int(row["round"]), str(row["outcome"]), str(row["signature"]), held_time(row))
             for row in _of(rows, "spend.outcome")
         ),
         changes=tuple(change(row) for row in _of(rows, "ledger.changed")),
@@ -232,7 +311,48 @@ def story_of(
         ledger_rows=ledger_rows,
         approvals=tuple(str(name) for row in _of(rows, "decision.", "door.") for name in row["approvals"]),
         label=label,
+        strangers=tuple(dict.fromkeys(_stranger(row) for row in strangers)),
+        cut=cut,
     )
+
+
+def split(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the rows that are evidence of the step, and those that only name it.
+
+    A sidecar's account writes under its own tool's subjects, but any spend or decision id. So what the door,
+    the spend log and the ledger say counts only from the tool that the decision is for; with no decision on
+    record, from any. A spend record counts only if its signature holds.
+    """
+    rows = list(rows)
+    tools = {str(row["tool"]) for row in _of(rows, "decision.") if is_decision(row) and row["tool"]}
+    fitting: list[Row] = []
+    strangers: list[Row] = []
+    for row in rows:
+        kind = str(row["kind"])
+        fits = not tools or not kind.startswith(("door.", "spend.", "ledger.")) or tool_of(row) in tools
+        if kind.startswith("spend.") and row["signature"] != VALID:
+            fits = False
+        (fitting if fits else strangers).append(row)
+    return fitting, strangers
+
+
+def tool_of(row: Row) -> str:
+    """Return whose word a row is: the tool of the subject that it came under, not what it says itself."""
+    if str(row["kind"]).startswith("door."):
+        return str(row["source"]).rpartition("/sidecar/")[2]
+    return str(row["tool"])
+
+
+def _stranger(row: Row) -> str:
+    signature = str(row["signature"])
+    if str(row["kind"]).startswith("spend.") and signature != VALID:
+        return f"{row['kind']} of `{tool_of(row)}` with signature {signature or 'unknown'}"
+    return f"{row['kind']} of `{tool_of(row)}`"
+
+
+def _cut_beside(rows: Iterable[Row]) -> tuple[str, ...]:
+    counts = Counter((row["tenant"], row["tool"], row["resource"], _sort(str(row["kind"]))) for row in rows)
+    return tuple(sorted({key[-1] for key, count in counts.items() if count > MAX_ROWS}))
 
 
 def is_decision(row: Row) -> bool:
@@ -250,7 +370,7 @@ def decided(row: Row) -> Decided:
         tenant=str(row["tenant"]),
         tool=str(row["tool"]),
         resource=str(row["resource"]),
-        time_us=int(row["time_us"]),
+        time_us=held_time(row),
         tier=int(row["tier"]),
         amount_minor=int(row["amount_minor"]),
         currency=str(row["currency"]),
@@ -276,7 +396,8 @@ def _reserved(row: Row) -> Reserved:
         attempt=str(row["attempt"]),
         signature=str(row["signature"]),
         not_after_ms=int(row["not_after_ms"]),
-        ceilings=str(row["detail"]) == "ceilings",
+        ceilings=str(row["detail"]) == CEILINGS,
+        time_us=held_time(row),
     )
 
 
@@ -293,7 +414,7 @@ def change(row: Row) -> Change:
         account=str(row["account"]),
         amount_minor=int(row["amount_minor"]),
         currency=str(row["currency"]),
-        time_us=int(row["time_us"]),
+        time_us=held_time(row),
         call_digest=str(row["call_digest"]),
         issuer=str(row["issuer"]),
     )

@@ -16,13 +16,18 @@ The rules, in order (docs/protocol.md 5.5):
  5 rules differ from the label        WRONG_RULE
  6 outbox and ledger reader differ    LEDGER_DISAGREES
  7 change outside digest or amount    ALLOWED_WRONG_PARAMETERS
- 8 reserved, no outcome               UNKNOWN_OUTCOME
- 9 executed as announced              ALLOWED_EXECUTED
-10 voided, no effect, or unused       ALLOWED_NOT_EXECUTED
+ 8 changed, but nothing was reserved  EXECUTED_WITHOUT_SPEND
+ 9 reserved, no outcome               UNKNOWN_OUTCOME
+10 executed as announced              ALLOWED_EXECUTED
+11 voided, no effect, or unused       ALLOWED_NOT_EXECUTED
+ - evidence too large or unreadable   NOT_JUDGED
+
+Sums are Python's integers, exact at any size. Rows of another tool, and spend records whose signature does
+not hold, are no evidence of a step: they are named in `detail` and change no verdict.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -34,6 +39,8 @@ SETTLE_US: Final = 2_000_000
 """What belongs together arrives within 2 s; before, an absence proves nothing."""
 OVERDUE_US: Final = 10_000_000
 """What is still missing 10 s later, a ledger row or a decision, is missing: streams may lag when busy."""
+MAX_NAMED: Final = 5
+"""So many are named in a finding's detail."""
 PERMIT_ISSUER: Final = "permit"
 MAX_READ_TIER: Final = 1
 
@@ -52,6 +59,8 @@ class FindingClass(StrEnum):
     ALLOWED_WRONG_PARAMETERS = "ALLOWED_WRONG_PARAMETERS"
     LEDGER_DISAGREES = "LEDGER_DISAGREES"
     UNKNOWN_OUTCOME = "UNKNOWN_OUTCOME"
+    EXECUTED_WITHOUT_SPEND = "EXECUTED_WITHOUT_SPEND"
+    NOT_JUDGED = "NOT_JUDGED"
 
 
 PAGES: Final = frozenset(
@@ -61,6 +70,8 @@ PAGES: Final = frozenset(
         FindingClass.HELD_WITHOUT_APPROVAL,
         FindingClass.ALLOWED_WRONG_PARAMETERS,
         FindingClass.LEDGER_DISAGREES,
+        FindingClass.EXECUTED_WITHOUT_SPEND,
+        FindingClass.NOT_JUDGED,
     }
 )
 """Findings that wake somebody up: money moved, or may have moved, without authority."""
@@ -105,6 +116,7 @@ class Reserved:
     signature: str
     not_after_ms: int
     ceilings: bool = False
+    time_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +161,8 @@ class Story:
     resource under other spend ids or none. `other_decisions`: decisions on the resource for other steps.
     `ledger_rows`: what the ledger reader found for the spend id; None where no reader is configured.
     `label`: the rule ids that should have determined the decision; None where nobody labelled it.
+    `strangers`: what names this step and is no evidence of it, in words. `cut`: sorts of rows of which there
+    are more than were read.
     """
 
     decisions: tuple[Decided, ...] = ()
@@ -162,6 +176,8 @@ class Story:
     ledger_rows: tuple[Change, ...] | None = None
     approvals: tuple[str, ...] = ()
     label: tuple[str, ...] | None = None
+    strangers: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +198,17 @@ class Finding:
 
 def classify(story: Story, *, now_us: int) -> Finding:
     """Return the finding of one step at `now_us` (Unix µs)."""
+    found = _classify(story, now_us)
+    if story.cut and not found.pages:
+        detail = f"more rows than are read: {', '.join(story.cut)}; from the others: {found.finding}"
+        found = replace(found, finding=FindingClass.NOT_JUDGED, detail=detail)
+    if story.strangers:
+        shown = ", ".join(story.strangers[:MAX_NAMED])
+        found = replace(found, detail=f"{found.detail}; not counted: {shown}".removeprefix("; "))
+    return found
+
+
+def _classify(story: Story, now_us: int) -> Finding:
     usable = [decided for decided in story.decisions if decided.usable]
     changes = tuple(change for change in story.changes if change.ours)
     if usable:
@@ -209,7 +236,8 @@ def _undecided(story: Story, changes: tuple[Change, ...], now_us: int) -> Findin
     if changes:
         return Finding(FindingClass.NO_RULE_LOOKUP, f"{len(changes)} ledger rows", overdue, None, changes)
     if story.reserves:
-        return Finding(FindingClass.NO_RULE_LOOKUP, "a permit was spent that no decider recorded", False)
+        overdue = all(now_us - reserve.time_us >= OVERDUE_US for reserve in story.reserves)
+        return Finding(FindingClass.NO_RULE_LOOKUP, "a permit was spent that no decider recorded", overdue)
     return Finding(FindingClass.DENIED_STOPPED, "no permit, no decision, no change", True)
 
 
@@ -225,7 +253,8 @@ def _refused(story: Story, last: Decided, changes: tuple[Change, ...], now_us: i
         return Finding(FindingClass.FAILED_STOPPED, last.reason, settled, last)
     if bypass:
         whose = sorted({change.decision_id or "nobody" for change in bypass})
-        detail = f"changed by decision {', '.join(whose)}"
+        more = f" and {len(whose) - MAX_NAMED} more" if len(whose) > MAX_NAMED else ""
+        detail = f"changed by decision {', '.join(whose[:MAX_NAMED])}{more}"
         return Finding(FindingClass.DENIED_BUT_BYPASSED, detail, True, last, bypass)
     return Finding(FindingClass.DENIED_STOPPED, last.reason, settled, last)
 
@@ -236,7 +265,7 @@ def _bypasses(change: Change, denied: Decided) -> bool:
 
 
 def _allowed(story: Story, usable: list[Decided], changes: tuple[Change, ...], now_us: int) -> Finding:
-    """Rules 5 to 10: a permit was made."""
+    """Rules 5 to 11: a permit was made."""
     decided = _spent(story, usable)
     if story.label is not None and set(story.label) != set(decided.rule_ids):
         detail = f"rules {list(decided.rule_ids)}, labelled {list(story.label)}"
@@ -296,17 +325,26 @@ def _wrong_amount(decided: Decided, changes: tuple[Change, ...], *, ceilings: bo
         return ""  # no money was announced, so none is compared
     if any(change.currency != decided.currency for change in changes):
         return f"currency {changes[0].currency}, announced {decided.currency}"
-    moved = max(
-        sum(change.amount_minor for change in changes if change.amount_minor > 0),
-        -sum(change.amount_minor for change in changes if change.amount_minor < 0),
-    )
-    if moved == decided.amount_minor or (ceilings and 0 < moved <= decided.amount_minor):
+    amount = moved(changes)
+    if amount == decided.amount_minor or (ceilings and 0 < amount <= decided.amount_minor):
         return ""
-    return f"{moved} {decided.currency} moved, {decided.amount_minor} announced"
+    return f"{amount} {decided.currency} moved, {decided.amount_minor} announced"
+
+
+def moved(changes: Iterable[Change]) -> int:
+    """Return how much moved, in minor units, exact: what came or what went, whichever is more."""
+    amounts = [change.amount_minor for change in changes]
+    return max(
+        sum(amount for amount in amounts if amount > 0), -sum(amount for amount in amounts if amount < 0)
+    )
 
 
 def _ending(story: Story, decided: Decided, changes: tuple[Change, ...], now_us: int) -> Finding:
-    """Rules 8 to 10."""
+    """Rules 8 to 11."""
+    if changes and not story.reserves and not story.outcomes:  # past the sidecar, or the spend log is behind
+        overdue = all(now_us - change.time_us >= OVERDUE_US for change in changes)
+        detail = f"{len(changes)} ledger rows and a permit, but nothing was reserved"
+        return Finding(FindingClass.EXECUTED_WITHOUT_SPEND, detail, overdue, decided, changes)
     ended = {outcome.round: outcome for outcome in story.outcomes}
     open_rounds = [reserve for reserve in story.reserves if reserve.round not in ended]
     if any(outcome.outcome == "EXECUTED" for outcome in story.outcomes):

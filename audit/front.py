@@ -38,6 +38,7 @@ LOG: Final = logging.getLogger(__name__)
 MAX_BODY: Final = 256 << 20
 MAX_URL: Final = 64 << 10
 """Settings travel in the URL; a protobuf schema is one of them."""
+MAX_QUERY_ID: Final = 128
 WORKERS: Final = 8
 COMPRESS_FROM: Final = 64 << 10
 """Answers from this many bytes are compressed when the client takes lz4; below, it costs more than it
@@ -92,9 +93,14 @@ class Account:
     def demand(self, request: web.Request) -> None:
         """Raise EngineError unless the request shows user and password, by any of ClickHouse's three ways."""
         user, password = _credentials(request)
-        same_user = hmac.compare_digest(user.encode(), self.user.encode())
-        if not (hmac.compare_digest(password.encode(), self.password.encode()) and same_user):
+        # a header that is no UTF-8 comes with surrogates in it: just another wrong name
+        same_user = hmac.compare_digest(_octets(user), _octets(self.user))
+        if not (hmac.compare_digest(_octets(password), _octets(self.password)) and same_user):
             raise EngineError(f"Code: {AUTHENTICATION_FAILED}. authentication failed")
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _credentials(request: web.Request) -> tuple[str, str]:
@@ -158,7 +164,9 @@ class Front:
         self._threads.shutdown(wait=True)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        query_id = request.query.get("query_id") or str(uuid.uuid4())
+        query_id = request.query.get("query_id", "")
+        if not (query_id.isascii() and query_id.isprintable() and 0 < len(query_id) <= MAX_QUERY_ID):
+            query_id = str(uuid.uuid4())  # it goes back in a header
         try:
             self._account.demand(request)
             asked = await _read(request)

@@ -55,20 +55,41 @@ class LedgerReader:
             f"SELECT * FROM ({self.sql}) AS ledger WHERE spend_id = :one",  # noqa: S608 - the owner's own statement
             {"one": spend_id},
         )
-        return tuple(self._change(row) for row in rows)
+        found = []
+        for row in rows:
+            change = self._read(row)
+            if isinstance(change, LedgerReaderError):
+                raise change
+            found.append(change)
+        return tuple(found)
 
-    def after(self, cursor: int) -> tuple[tuple[int, Change], ...]:
-        """Return up to MAX_ROWS rows past `cursor`, in order, each with its own. Raises LedgerReaderError."""
+    def after(self, cursor: int) -> tuple[tuple[int, Change | LedgerReaderError], ...]:
+        """Return up to MAX_ROWS rows past `cursor`, in order, each with its own. Raises LedgerReaderError.
+
+        A row whose values are none of a ledger stands as an error in its place: it hides no other row.
+        """
         rows = self._query(
             f"SELECT * FROM ({self.sql}) AS ledger WHERE cursor > :one ORDER BY cursor LIMIT {MAX_ROWS}",  # noqa: S608 - the owner's own statement
             {"one": cursor},
         )
-        return tuple((int(row["cursor"]), self._change(row)) for row in rows)
+        return tuple((self._cursor(row), self._read(row)) for row in rows)
 
     def newest(self) -> int:
         """Return the cursor of the newest row, 0 where there is none. Raises LedgerReaderError."""
         sql = f"SELECT coalesce(max(cursor), 0) AS newest FROM ({self.sql}) AS ledger"  # noqa: S608 - as above
         return int(self._run(sql, {})[0]["newest"])
+
+    def _cursor(self, row: Mapping[str, Any]) -> int:
+        try:
+            return int(row["cursor"])
+        except (TypeError, ValueError, OverflowError) as error:
+            raise LedgerReaderError(f"the statement of `{self.tool}`: a cursor is a whole number") from error
+
+    def _read(self, row: Mapping[str, Any]) -> "Change | LedgerReaderError":
+        try:
+            return self._change(row)
+        except (TypeError, ValueError, OverflowError) as error:
+            return LedgerReaderError(f"row {str(row['cursor'])[:40]} of `{self.tool}`: {error}")
 
     def _change(self, row: Mapping[str, Any]) -> Change:
         return Change(

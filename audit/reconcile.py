@@ -5,6 +5,8 @@ later change turns it (a denial that was bypassed after all); findings that page
 sees them; a round without outcome is fenced once its permit has ended, and the outcome is the guard's word.
 It writes nothing but its own journal. After a crash a finding may be raised a second time, the same one.
 
+One step that cannot be judged stops no other: it is raised as NOT_JUDGED, which pages, and tried again.
+
 Not guaranteed: that it sees more than the store has; the writer's lag is its lag.
 """
 
@@ -16,15 +18,28 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from audit.evidence import Row, beside_rows, change, rows_of_steps, story_of
+from clickhouse_connect.driver.exceptions import OperationalError
+
+from audit.evidence import Row, beside_rows, change, rows_of_steps, split, story_of
 from audit.fence import FenceError, Fencer, Patience
-from audit.findings import WINDOW_US, Change, Decided, Finding, FindingClass, Story, classify, fence_due
+from audit.finding_event import decided_of, event_fields, group, linked, name_of
+from audit.findings import (
+    WINDOW_US,
+    Change,
+    Finding,
+    FindingClass,
+    Story,
+    classify,
+    fence_due,
+)
 from audit.ledger_reader import LedgerReader, LedgerReaderError
 from licet import telemetry
 from licet.event import EventKind
+from licet.journal.spool import SpoolError
 from licet.log import log
 from licet.metrics import Metrics
-from licet.tracing import TraceContext, Tracing
+from licet.streams import StreamsError
+from licet.tracing import Tracing
 
 LOG: Final = logging.getLogger(__name__)
 CHUNK: Final = 200
@@ -47,6 +62,12 @@ STRAY_US: Final = 10_000_000
 """A ledger row whose spend id is on no other record after 10 s belongs to no step."""
 FENCE_FAILURES: Final = 5
 """So many failed fences make an open round a person's matter."""
+
+
+JUDGE_FAILURES: Final = 5
+"""After so many failures a step is left to people, until something new is stored of it."""
+AWAY: Final = (OperationalError, StreamsError, SpoolError, OSError)
+"""The store, the streams or the journal are away: no step's own fault, the whole poll starts again."""
 
 
 class Recorder(Protocol):
@@ -108,8 +129,10 @@ class Reconciler:
         self._strays: dict[str, Change] = {}
         self._open: dict[str, None] = {}
         self._verdicts: OrderedDict[str, FindingClass] = OrderedDict()
+        self._strangers: OrderedDict[str, None] = OrderedDict()
         self._denied: dict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
         self._patience = Patience()
+        self._judging = Patience()
 
     @property
     def ledger_cursors(self) -> dict[str, int]:
@@ -129,7 +152,7 @@ class Reconciler:
         if self._cursors is None:
             await self._begin()
         raised = await self._collect(now_us)
-        waiting = list(self._open)
+        waiting = [step for step in self._open if self._judging.ready(step, 0, now_us)]
         for start in range(0, len(waiting), CHUNK):
             raised += await self._judge(waiting[start : start + CHUNK], now_us)
         for tool, reader in self._readers.items():
@@ -153,9 +176,17 @@ class Reconciler:
             last, since = self._cursors.get(stream, 0), self._seen_us.get(stream, 0)
             given = {"stream": stream, "last": last, "limit": MAX_NEW, "since": max(since - CLOCK_US, 0)}
             for row in await self._query(NEW_ROWS, given):
-                raised += await self._notice(dict(zip(NEW_FIELDS, row, strict=True)), now_us)
+                raised += await self._notice_safely(dict(zip(NEW_FIELDS, row, strict=True)), now_us)
                 self._cursors[stream], self._seen_us[stream] = int(row[0]), int(row[-1])
         return raised
+
+    async def _notice_safely(self, row: Row, now_us: int) -> int:
+        try:
+            return await self._notice(row, now_us)
+        except AWAY:
+            raise
+        except Exception as error:  # noqa: BLE001 - this row's fault: the next ones are looked at
+            return await self._not_judged(name_of(row), [], error)
 
     async def _notice(self, row: Row, now_us: int) -> int:
         kind, step = str(row["kind"]), str(row["spend_id"] or row["decision_id"])
@@ -170,25 +201,94 @@ class Reconciler:
         return await self._orphan(change({**row, "call_digest": ""}), now_us)
 
     async def _judge(self, steps: Sequence[str], now_us: int) -> int:
-        rows = await asyncio.to_thread(rows_of_steps, self._client, steps, steps, since_us=now_us - KEPT_US)
-        by_step = group(rows, steps)
-        beside = await asyncio.to_thread(beside_rows, self._client, rows) if rows else []
+        """Judge these steps; together where that works, else each by itself."""
+        try:
+            by_step, beside = await self._evidence(steps, now_us)
+        except AWAY:
+            raise
+        except Exception as error:  # noqa: BLE001 - one step must not stop the others
+            if len(steps) > 1:
+                return sum([await self._judge([step], now_us) for step in steps])
+            return await self._failed(steps[0], [], error, now_us)
         raised = 0
         for step in steps:
-            found = by_step.get(step)
-            if not found:
-                raised += await self._stray(step, now_us)
-                continue
-            own = next((str(row["spend_id"]) for row in found if row["spend_id"]), step)
-            if own != step:  # named by a decision, but it has a spend id: judged under that one
-                self._open.pop(step, None)
-                self._open[own] = None
-                continue
-            story = await self._story(found, beside)
-            finding = classify(story, now_us=now_us)
-            await self._fence(step, found, story, now_us)
-            raised += await self._conclude(step, found, finding, now_us)
+            rows = by_step.get(step, [])
+            try:
+                raised += await self._judge_step(step, rows, beside, now_us)
+            except AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - one step must not stop the others
+                raised += await self._failed(step, rows, error, now_us)
+            else:
+                self._judging.done(step, 0)
         return raised
+
+    async def _evidence(
+        self, steps: Sequence[str], now_us: int
+    ) -> tuple[Mapping[str, list[Row]], Sequence[Row]]:
+        rows = await asyncio.to_thread(rows_of_steps, self._client, steps, steps, since_us=now_us - KEPT_US)
+        beside = await asyncio.to_thread(beside_rows, self._client, rows) if rows else []
+        return group(rows, steps), beside
+
+    async def _judge_step(self, step: str, found: Sequence[Row], beside: Iterable[Row], now_us: int) -> int:
+        if not found:
+            return await self._stray(step, now_us)
+        own = next((str(row["spend_id"]) for row in found if row["spend_id"]), step)
+        if own != step:  # named by a decision, but it has a spend id: judged under that one
+            self._open.pop(step, None)
+            self._open[own] = None
+            return 0
+        raised = 0
+        fitting, strangers = split(found)
+        for row in strangers:
+            raised += await self._stranger(row, now_us)
+        if not fitting:
+            self._open.pop(step, None)
+            return raised
+        story = await self._story(found, beside)
+        finding = classify(story, now_us=now_us)
+        await self._fence(step, fitting, story, now_us)
+        return raised + await self._conclude(step, fitting, finding, now_us)
+
+    async def _stranger(self, row: Row, now_us: int) -> int:
+        """A row that names another tool's step, or is badly signed; a change is its own tool's."""
+        key = f"{row['source']} {row['event_id']}"
+        if key in self._strangers:
+            return 0
+        self._strangers[key] = None
+        while len(self._strangers) > REMEMBERED:
+            self._strangers.popitem(last=False)
+        shown = {name: str(row[name])[:200] for name in ("kind", "source", "spend_id", "signature")}
+        log(LOG, logging.ERROR, "evidence.not_counted", **shown)
+        if row["kind"] != EventKind.LEDGER_CHANGED:
+            return 0
+        return await self._orphan(replace(change(row), decision_id="", spend_id=""), now_us)
+
+    async def _failed(self, step: str, rows: Sequence[Row], error: Exception, now_us: int) -> int:
+        """A step that cannot be judged: page, wait longer and longer, and leave it to people in the end."""
+        if self._judging.failed(step, 0, now_us) >= JUDGE_FAILURES:
+            self._open.pop(step, None)
+            self._judging.done(step, 0)
+        return await self._not_judged(step, rows, error)
+
+    async def _not_judged(self, step: str, rows: Sequence[Row], error: Exception) -> int:
+        detail = f"step {step[:100]}: {type(error).__name__}: {error}"[:400]
+        log(LOG, logging.ERROR, "step.not_judged", step=step[:200], error=detail)
+        try:
+            return await self._raise(step, rows, Finding(FindingClass.NOT_JUDGED, detail, True))
+        except AWAY:
+            raise
+        except Exception as second:  # noqa: BLE001 - not even that can be written: the log pages
+            log(
+                LOG,
+                logging.ERROR,
+                "finding.pages",
+                step=step[:200],
+                finding="NOT_JUDGED",
+                detail=repr(second),
+            )
+            self._found.add(1, FindingClass.NOT_JUDGED)
+            return 0
 
     async def _story(self, rows: Sequence[Row], beside: Iterable[Row]) -> Story:
         resources = {row["resource"] for row in rows if row["resource"]}
@@ -269,7 +369,7 @@ class Reconciler:
                 log(LOG, logging.WARNING, "fence.failed", spend_id=spend_id, error=str(error)[:300])
                 if failures == FENCE_FAILURES:
                     detail = f"not fenced after {failures} tries: {error}"
-                    open_round = Finding(FindingClass.UNKNOWN_OUTCOME, detail, True, _decided(story))
+                    open_round = Finding(FindingClass.UNKNOWN_OUTCOME, detail, True, decided_of(story))
                     await self._raise(step, rows, open_round)
             else:
                 self._patience.done(spend_id, reserve.round)
@@ -293,13 +393,23 @@ class Reconciler:
             log(LOG, logging.ERROR, "ledger_reader.failed", tool=tool, error=str(error)[:300])
             return 0
         for cursor, found in rows:
+            try:
+                await self._read_row(found, now_us)
+            except AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - one step must not stop the others
+                await self._not_judged(f"ledger:{tool}:row {cursor}", [], error)
             self._cursors_of_ledgers[tool] = cursor
-            if not found.spend_id:
-                await self._orphan(replace(found, time_us=now_us), now_us)
-            else:
-                self._strays[found.spend_id] = replace(found, time_us=now_us)
-                self._open[found.spend_id] = None
         return len(rows)
+
+    async def _read_row(self, found: Change | LedgerReaderError, now_us: int) -> None:
+        if isinstance(found, LedgerReaderError):
+            raise found
+        if not found.spend_id:
+            await self._orphan(replace(found, time_us=now_us), now_us)
+        else:
+            self._strays[found.spend_id] = replace(found, time_us=now_us)
+            self._open[found.spend_id] = None
 
     async def _stray(self, step: str, now_us: int) -> int:
         """Judge a step that only the ledger knows: wait until its evidence had time to come."""
@@ -312,7 +422,7 @@ class Reconciler:
 
     async def _orphan(self, seen: Change, now_us: int) -> int:
         """Judge a change that belongs to no step."""
-        place: Row = {"resource": seen.resource, "time_us": seen.time_us}
+        place: Row = {"resource": seen.resource, "time_us": seen.time_us, "js_time_us": seen.time_us}
         beside = await asyncio.to_thread(beside_rows, self._client, [place])
         others = story_of((), beside).other_decisions
         finding = classify(Story(changes=(seen,), other_decisions=others), now_us=now_us)
@@ -334,61 +444,3 @@ class Reconciler:
         result = await asyncio.to_thread(self._client.query, sql, parameters=dict(parameters))
         rows: Sequence[Sequence[Any]] = result.result_rows
         return rows
-
-
-def linked(rows: Iterable[Row]) -> tuple[TraceContext, ...]:
-    """Return the spans that a finding is about: of the door, else of the decision, and of the ledger."""
-    rows = [row for row in rows if row["trace_id"] and row["span_id"]]
-    kinds = ("door.", "ledger.") if any(row["kind"].startswith("door.") for row in rows) else ("decision.",)
-    found = [(row["trace_id"], row["span_id"]) for row in rows if row["kind"].startswith(kinds)]
-    return tuple(TraceContext(str(trace), str(span)) for trace, span in dict.fromkeys(found))
-
-
-def _decided(story: Story) -> Decided | None:
-    return max(story.decisions, key=lambda decided: decided.time_us, default=None)
-
-
-def group(rows: Iterable[Row], steps: Iterable[str]) -> dict[str, list[Row]]:
-    """Return the rows of each step; a row that has only a decision id goes to that decision's step."""
-    rows = list(rows)
-    step_of = {
-        str(row["decision_id"]): str(row["spend_id"] or row["decision_id"])
-        for row in rows
-        if row["decision_id"] and row["spend_id"]
-    }
-    wanted = set(steps)
-    grouped: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        decision_id = str(row["decision_id"])
-        own = {str(row["spend_id"]) or step_of.get(decision_id, decision_id), decision_id}
-        for step in own & wanted:
-            grouped[step].append(row)
-    return grouped
-
-
-def event_fields(rows: Sequence[Row], finding: Finding) -> dict[str, Any]:
-    """Return the fields of the finding's event: the step's own ids, the money that moved, the verdict."""
-    names = ("tenant", "principal", "agent", "task_id", "call_id", "spend_id", "tool", "method", "operation",
-             "resource", "trace_id")  # fmt: skip
-    fields: dict[str, Any] = {name: next((str(row[name]) for row in rows if row[name]), "") for name in names}
-    first = finding.changes[0] if finding.changes else None
-    fields["bundle_version"] = _bundle_version(rows, finding)
-    fields["tier"] = max((int(row["tier"]) for row in rows), default=0)
-    fields["decision_id"] = finding.decided.decision_id if finding.decided else ""
-    if first is not None:
-        fields["tenant"] = fields["tenant"] or first.tenant
-        fields["tool"] = fields["tool"] or first.tool
-        fields["resource"] = fields["resource"] or first.resource
-        fields["currency"] = first.currency
-        fields["change_id"] = first.change_id
-        fields["amount_minor"] = max(
-            sum(change.amount_minor for change in finding.changes if change.amount_minor > 0),
-            -sum(change.amount_minor for change in finding.changes if change.amount_minor < 0),
-        )
-    return {**fields, "finding": str(finding.finding), "detail": finding.detail}
-
-
-def _bundle_version(rows: Sequence[Row], finding: Finding) -> int:
-    """The version that made the decision the finding is about; 0 where there is none."""
-    wanted = finding.decided.decision_id if finding.decided else ""
-    return next((int(row["bundle_version"]) for row in rows if wanted and row["decision_id"] == wanted), 0)

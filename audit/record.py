@@ -54,11 +54,20 @@ def read_spend(message: Stored, parts: list[str], house: House) -> tuple[Event |
     signature = VALID
     if (event.spend_id, str(event.round)) != (parts[4], parts[5]):
         signature = "SUBJECT_MISMATCH"
+    elif event.source != _sidecar(house, parts[3]):
+        signature = "SIDECAR_MISMATCH"
     elif house.keys is None:
         signature = "KEYS_MISSING"
     else:
         signature = _signature(message, house.keys, house)
     return event, signature
+
+
+def _sidecar(house: House, tool: str) -> str:
+    try:
+        return sidecar_id(house.trust_domain, house.environment, tool)
+    except ValueError:
+        return ""  # no name of a tool: nobody's subject
 
 
 def _signature(message: Stored, keys: KeySet, house: House) -> str:

@@ -31,6 +31,7 @@ from licet.streams import NatsSettings, Publisher, StreamsError, connect, stream
 
 LOG: Final = logging.getLogger(__name__)
 STORE_WAIT_S: Final = 1.0
+LONGEST_WAIT_S: Final = 30.0
 
 
 def nats_settings(settings: AuditSettings) -> NatsSettings:
@@ -156,13 +157,21 @@ async def reconcile(settings: AuditSettings) -> None:
 
 
 async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float) -> None:
+    """Poll for ever: nothing that a poll raises ends it; what is no outage is said as an error."""
+    unexpected = 0
     while True:
         try:
             await reconciler.poll(time.time_ns() // 1000)
             await asyncio.to_thread(cursors.save, reconciler.ledger_cursors)
+            unexpected = 0
         except (ClickHouseError, StreamsError, SpoolError, OSError) as error:
             log(LOG, logging.WARNING, "reconciler.waits", error=str(error)[:300])
             await asyncio.sleep(STORE_WAIT_S)
+        except Exception as error:
+            unexpected += 1
+            log(LOG, logging.ERROR, "reconciler.failed", failures=unexpected, error=repr(error)[:300])
+            LOG.debug("reconciler failed", exc_info=error)
+            await asyncio.sleep(min(STORE_WAIT_S * 2 ** min(unexpected, 5), LONGEST_WAIT_S))
         await asyncio.sleep(pause_s)
 
 

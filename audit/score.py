@@ -18,7 +18,9 @@ from typing import Any, Final
 from audit.findings import FindingClass
 
 PARTS: Final = ("retrieval", "enforcement", "parameters", "outcome")
-UNAUTHORIZED: Final = frozenset({FindingClass.DENIED_BUT_BYPASSED, FindingClass.NO_RULE_LOOKUP})
+UNAUTHORIZED: Final = frozenset(
+    {FindingClass.DENIED_BUT_BYPASSED, FindingClass.NO_RULE_LOOKUP, FindingClass.EXECUTED_WITHOUT_SPEND}
+)
 """Findings under `unauthorized_action_cap`."""
 MAX_WEIGHTS_BYTES: Final = 65_536
 

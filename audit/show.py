@@ -1,6 +1,7 @@
 """Text for people: evidence and tables that fit a terminal. Pure."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -8,6 +9,8 @@ from typing import Any, Final
 from audit.evidence import Evidence, Row
 
 WIDTH: Final = 100
+FEW: Final = 5
+"""So many rows of one sort at the door are shown; all are counted."""
 _SECTIONS: Final = (
     ("policy", ("decision", "reason", "rule_ids", "bundle_version", "amount_minor", "currency", "resource")),
     ("authorization", ("outcome", "reason", "round", "attempt", "caller", "method", "signature", "detail")),
@@ -22,17 +25,48 @@ def evidence_text(evidence: Evidence) -> str:
     for section, fields in _SECTIONS:
         rows: Sequence[Row] = getattr(evidence, section)
         lines.append(f"{section}:" + ("" if rows else " none"))
-        lines += [_line(row, fields) for row in rows]
+        lines += [_line(row, fields) for row in few(rows)]
+        if section == "authorization":
+            lines += [_counted(row) for row in evidence.doors if row["times"] > FEW]
+    if evidence.story.strangers:
+        lines.append("not counted as evidence: " + printable(evidence.story.strangers))
+    if evidence.cut:
+        lines.append(f"CUT: not all rows were read of {', '.join(evidence.cut)}; the finding is not certain")
     state = "" if evidence.finding.settled else " (not settled yet)"
     detail = f": {evidence.finding.detail}" if evidence.finding.detail else ""
     lines.append(f"finding: {evidence.finding.finding}{detail}{state}")
     return "\n".join(lines)
 
 
+def few(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows, but of those that the door repeated only the first FEW of each sort."""
+    seen: Counter[tuple[str, str, str, str]] = Counter()
+    shown = []
+    for row in rows:
+        step = str(row["spend_id"] or row["decision_id"])
+        sort = (step, str(row["source"]), str(row["kind"]), str(row["reason"]))
+        seen[sort] += 1
+        if seen[sort] <= FEW or not sort[2].startswith("door."):
+            shown.append(row)
+    return shown
+
+
+def _counted(row: Row) -> str:
+    times = f"{row['times']} times"
+    return f"  {clock(row['first_us'])} to {clock(row['last_us'])}  {row['kind']}  {times}  " + printable(
+        f"reason={row['reason']}  {row['source']}"
+    )
+
+
+def clock(time_us: int) -> str:
+    """Return the time of day, UTC; a time out of all bounds is held within 1970 to 2100."""
+    time = datetime.fromtimestamp(max(min(int(time_us), 4102444800000000), 0) / 1_000_000, UTC)
+    return time.strftime("%H:%M:%S.%f")[:-3]
+
+
 def _line(row: Row, fields: Iterable[str]) -> str:
-    time = datetime.fromtimestamp(max(min(row["time_us"], 4102444800000000), 0) / 1_000_000, UTC)
     shown = [f"{name}={printable(row[name])}" for name in fields if row[name] not in ("", 0, [], ())]
-    return "  ".join(["", time.strftime("%H:%M:%S.%f")[:-3], str(row["kind"]), *shown])
+    return "  ".join(["", clock(row["time_us"]), str(row["kind"]), *shown])
 
 
 def printable(value: Any) -> str:

@@ -1,11 +1,13 @@
 """A task's story as one HTML page that needs nothing else: no script, no network. Pure."""
 
 import html
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from audit.show import printable
+from audit.findings import PAGES
+from audit.show import FEW, few, printable
 
 _STYLE: Final = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #1a1a1a; }
@@ -18,20 +20,32 @@ tr.page td:nth-child(3) { background: #b00020; color: #fff; } small { color: #66
 _DETAIL: Final = (
     "reason", "rule_ids", "outcome", "finding", "method", "signature", "decision_id", "spend_id", "trace_id",
 )  # fmt: skip
-PAGES: Final = frozenset({"DENIED_BUT_BYPASSED", "NO_RULE_LOOKUP", "HELD_WITHOUT_APPROVAL",
-                          "ALLOWED_WRONG_PARAMETERS", "LEDGER_DISAGREES"})  # fmt: skip
 
 
-def page(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page; every value is escaped, control characters are made visible."""
+def page(title: str, rows: Sequence[Mapping[str, Any]], cut: Sequence[str] = ()) -> str:
+    """Return the page; every value is escaped, control characters are made visible.
+
+    What the door repeated is shown a few times and counted; `cut`: sorts of rows that were not all read.
+    """
+    total = len(rows)
+    doors = Counter(
+        (str(row["kind"]), str(row["reason"])) for row in rows if str(row["kind"]).startswith("door.")
+    )
+    rows = few(rows)
     start = int(rows[0]["time_us"]) if rows else 0
     body = "\n".join(_row(row, start) for row in rows)
     head = "<tr><th>time</th><th>+ms</th><th>what</th><th>resource</th><th>amount</th><th>more</th></tr>"
+    many = "".join(
+        f"<p>{_text(printable(f'{kind} {reason}'))}: {times} in all or more</p>"
+        for (kind, reason), times in doors.items()
+        if times > FEW
+    )
+    many += f"<p><b>CUT: not all rows were read of {_text(', '.join(cut))}.</b></p>" if cut else ""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{_text(title)}</h1>\n<table>{head}\n{body}\n</table>"
-        f"<p><small>{len(rows)} events, as the store has them; whether they are true says licet audit verify."
-        "</small></p></body></html>\n"
+        f"<style>{_STYLE}</style></head><body><h1>{_text(title)}</h1>\n<table>{head}\n{body}\n</table>{many}"
+        f"<p><small>{len(rows)} of {total} events, as the store has them; whether they are true says"
+        " licet audit verify.</small></p></body></html>\n"
     )
 
 

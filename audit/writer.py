@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 RETRY_S: Final = (0.2, 0.5, 1.0, 2.0)
 """Seconds between tries while NATS or ClickHouse is away; the last one repeats."""
+UNEXPECTED_S: Final = 1.0
+LONGEST_S: Final = 30.0
+"""Seconds after the first failure that nobody foresaw, and at most; they double."""
 JOURNALS: Final = "LICET_AUDIT_"
 """Streams in which an event may come again; the others are write-once by subject."""
 STANDBY_S: Final = 2.0
@@ -113,7 +116,7 @@ class StreamWriter:
 
         `house` is asked for each batch, so new keys need no restart.
         """
-        failures = 0
+        failures = unexpected = 0
         try:
             while True:
                 try:
@@ -124,6 +127,12 @@ class StreamWriter:
                     delay = RETRY_S[min(failures, len(RETRY_S) - 1)]
                     failures += 1
                     log(LOG, logging.WARNING, "writer.waits", stream=self._stream, error=str(error)[:300])
+                    await asyncio.sleep(delay)
+                except Exception as error:  # noqa: BLE001 - one batch must not end the writer
+                    delay = min(UNEXPECTED_S * 2 ** min(unexpected, 5), LONGEST_S)
+                    unexpected += 1
+                    shown = {"stream": self._stream, "failures": unexpected, "error": repr(error)[:300]}
+                    log(LOG, logging.ERROR, "writer.failed", **shown)
                     await asyncio.sleep(delay)
         finally:
             await self._give_back()

@@ -59,6 +59,31 @@ def test_wrong_password_and_no_password_are_refused_with_clickhouses_own_code(fr
         assert client.command("SELECT 1") == 1
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"X-ClickHouse-User: \xff\xfe\r\nX-ClickHouse-Key: x",
+        b"X-ClickHouse-User: licet\r\nX-ClickHouse-Key: \xff",
+        b"Authorization: Basic \xff\xff",
+        b"Authorization: Basic /////w==",
+    ],
+)
+def test_credentials_that_are_no_utf8_are_refused_plainly(front: Any, headers: bytes) -> None:
+    answer = raw(front, b"GET /?query=SELECT+1&query_id=a%0d%0aX:+y HTTP/1.1\r\nHost: x\r\n" + headers)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"Traceback" not in answer
+    assert b"X: y" not in answer
+
+
+def raw(front: Any, head: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", front.port), timeout=10) as connection:
+        connection.sendall(head + b"\r\nConnection: close\r\n\r\n")
+        parts = []
+        while part := connection.recv(65_536):
+            parts.append(part)
+    return b"".join(parts)
+
+
 def test_ping_needs_no_password_and_tells_nothing_else(front: Any) -> None:
     assert get(f"{front.url}/ping")[::2] == (200, b"Ok.\n")
     assert get(f"{front.url}/?query={quote('SELECT 1')}")[0] == 401

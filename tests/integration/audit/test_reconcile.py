@@ -1,23 +1,28 @@
 """The reconciler over a real store and a real ledger: findings, bypasses at once, orphans, fences."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from audit.evidence import read
+from audit.evidence import read, task_rows
 from audit.fence import FenceError
 from audit.findings import FENCE_GRACE_MS
 from audit.ledger_reader import LedgerCursors, LedgerReader, LedgerReaderError, read_file, read_labels
 from audit.reconcile import FENCE_FAILURES, Reconciler
 from audit.row import COLUMNS, insert_settings
+from audit.show import evidence_text
 from audit.stored import House, Stored
+from audit.timeline import page
 from audit.writer import encode, streams
 from licet.dsse import PayloadType, SigningKey
+from licet.keys import KeyRole, KeySet, PublicKey
 from licet.spend import outcome_payload, reserve_payload, spend_id
 from licet.strict import canonical
 from licet.v1.decision_pb2 import Decision, DecisionType
+from licet.v1.event_pb2 import Event
 from licet.v1.guard_pb2 import FENCE_STATE_VOIDED, FenceResponse, LedgerChange
 from licet.v1.spend_pb2 import Outcome
 
@@ -26,8 +31,29 @@ LATER = AT + 30_000_000
 END_MS = AT // 1000 + 60_000
 AUDIENCE = "spiffe://licet.local/dev/tool/finance"
 SIDECAR = "spiffe://licet.local/dev/sidecar/finance"
-KEY = SigningKey.from_seed("any", bytes(32))
-OWNER = House("dev", "licet.local", None)
+PERMITS, SPENDS = SigningKey.from_seed("decider", bytes(32)), SigningKey.from_seed("spend", b"1" * 32)
+CRM_SPENDS = SigningKey.from_seed("spend-crm", b"2" * 32)
+CRM = "spiffe://licet.local/dev/sidecar/crm"
+CRM_AUDIENCE = "spiffe://licet.local/dev/tool/crm"
+
+
+def public(key: SigningKey, role: KeyRole, owner: str, audience: str = "") -> PublicKey:
+    return PublicKey(key.key_id, role, "dev", key.public_key, 0, 1 << 60, owner=owner, audience=audience)
+
+
+OWNER = House(
+    "dev",
+    "licet.local",
+    KeySet(
+        "dev",
+        1,
+        {
+            "decider": public(PERMITS, KeyRole.DECIDER, "spiffe://licet.local/dev/decider"),
+            "spend": public(SPENDS, KeyRole.SPEND, SIDECAR, AUDIENCE),
+            "spend-crm": public(CRM_SPENDS, KeyRole.SPEND, CRM, CRM_AUDIENCE),
+        },
+    ),
+)
 AUDIT, SPEND, LEDGER = "LICET_AUDIT_dev", "LICET_SPEND_LOG_dev", "LICET_LEDGER_dev"
 COLUMNS_OF_LEDGER = (
     "SELECT rowid AS cursor, spend_id, entry, change_id, 't1' AS tenant, 'order:' || order_id AS resource,"
@@ -124,10 +150,10 @@ class World:
             not_after_ms=END_MS, audience=AUDIENCE,
         )  # fmt: skip
         payload = reserve_payload(
-            environment="dev", permit=KEY.sign(PayloadType.PERMIT, canonical(decided)), attempt="a" * 32,
+            environment="dev", permit=PERMITS.sign(PayloadType.PERMIT, canonical(decided)), attempt="a" * 32,
             sidecar=SIDECAR, reserved_at_ms=AT // 1000, call_digest=b"",
         )  # fmt: skip
-        body = canonical(KEY.sign(PayloadType.SPEND, payload))
+        body = canonical(SPENDS.sign(PayloadType.SPEND, payload))
         self.put(SPEND, f"licet.spend.dev.finance.{step}.0.reserve", body)
 
     def outcome(self, step: str, outcome: Any = Outcome.OUTCOME_EXECUTED, number: int = 1) -> None:
@@ -135,7 +161,7 @@ class World:
             environment="dev", spend_id=step, round=0, attempt="a" * 32, outcome=outcome, sidecar=SIDECAR,
             recorded_at_ms=AT // 1000, status_code=0, decision_id=f"{number:032x}",
         )  # fmt: skip
-        body = canonical(KEY.sign(PayloadType.SPEND, payload))
+        body = canonical(SPENDS.sign(PayloadType.SPEND, payload))
         self.put(SPEND, f"licet.spend.dev.finance.{step}.0.outcome", body)
 
     def change(
@@ -320,3 +346,216 @@ def test_files_of_readers_and_labels_say_what_is_wrong(tmp_path: Path) -> None:
     path.write_text("label = 1\n")
     with pytest.raises(LedgerReaderError, match="no label file"):
         read_labels(path)
+
+
+# --- one step that cannot be judged must not blind the others (attacks on the reconciler itself)
+
+
+def ledger_row(step: str, tool: str = "finance", **changed: Any) -> LedgerChange:
+    fields: dict[str, Any] = {
+        "outbox_seq": 900_000, "audience": AUDIENCE, "spend_id": step, "entry": 1, "change_id": "c/1",
+        "resource": "order:X", "tenant": "t1", "account": "a", "amount_minor": 1, "currency": "USD",
+        "committed_at_us": AT, "issuer": "permit",
+    }  # fmt: skip
+    return LedgerChange(**{**fields, **changed})
+
+
+def put_ledger(world: Any, row: LedgerChange, tool: str = "finance") -> None:
+    row.outbox_seq = world.seqs[LEDGER] + 1
+    world.put(LEDGER, f"licet.ledger.dev.{tool}.{row.outbox_seq}", canonical(row))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("amounts", [(2**63 - 1, 2**63 - 1), (-(2**63),), (-(2**63), -(2**63))])
+async def test_ledger_amounts_past_64_bits_do_not_stop_the_reconciler(world: Any, amounts: Any) -> None:
+    for entry, amount in enumerate(amounts, 1):
+        put_ledger(world, ledger_row("ee" * 16, amount_minor=amount, entry=entry, change_id=f"c/{entry}"))
+    lawful = world.executed()
+    await world.reconciler.poll(LATER)
+    assert sorted(world.findings.names) == ["raised ALLOWED_EXECUTED", "raised NO_RULE_LOOKUP"]
+    for kind, _, fields in world.findings.raised:
+        Event(kind=kind, **fields)  # the journal can write it
+    page = next(fields for _, name, fields in world.findings.raised if name == "NO_RULE_LOOKUP")
+    true = max(sum(a for a in amounts if a > 0), -sum(a for a in amounts if a < 0))
+    assert page["amount_minor"] == 2**63 - 1
+    assert (str(true) in page["detail"]) == (true > 2**63 - 1)
+    assert lawful
+
+
+@pytest.mark.asyncio
+async def test_step_whose_judging_raises_pages_and_the_others_are_judged(
+    world: Any, monkeypatch: Any, caplog: Any
+) -> None:
+    bad, good = world.executed(1, "O1"), world.executed(2, "O2")
+    import audit.reconcile as under_test
+
+    true = under_test.classify
+
+    def classify(story: Any, **given: Any) -> Any:
+        if any(decided.spend_id == bad for decided in story.decisions):
+            raise ValueError("Value out of range: 1")
+        return true(story, **given)
+
+    monkeypatch.setattr(under_test, "classify", classify)
+    for number in range(8):
+        await world.reconciler.poll(LATER + number * 40_000_000)
+    names = [(finding, fields["spend_id"]) for _, finding, fields in world.findings.raised]
+    assert sorted(names) == [("ALLOWED_EXECUTED", good), ("NOT_JUDGED", bad)]
+    assert world.reconciler.open_steps == 0
+    assert "finding.pages" in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_ledger_row_that_is_none_pages_and_hides_no_other(world: Any) -> None:
+    reconciler = world.make(world.reader())
+    world.write_ledger("", 1, "O9", "merchant:t1", "much")
+    world.write_ledger("", 2, "O8", "merchant:t1", -9900)
+    await reconciler.poll(LATER)
+    assert sorted(world.findings.names) == ["raised NOT_JUDGED", "raised NO_RULE_LOOKUP"]
+    assert reconciler.ledger_cursors == {"finance": 2}
+
+
+@pytest.mark.asyncio
+async def test_process_goes_on_after_an_exception_nobody_foresaw(monkeypatch: Any) -> None:
+    from audit import run
+
+    polls = []
+
+    class Hurt:
+        def __init__(self) -> None:
+            self.ledger_cursors: dict[str, int] = {}
+
+        async def poll(self, now_us: int) -> int:
+            polls.append(now_us)
+            if len(polls) == 1:
+                raise ValueError("Value out of range")
+            if len(polls) == 3:
+                raise asyncio.CancelledError
+            return 0
+
+    class Kept:
+        def save(self, cursors: Any) -> None:
+            assert cursors == {}
+
+    monkeypatch.setattr(run, "STORE_WAIT_S", 0.0)
+    with pytest.raises(asyncio.CancelledError):
+        await run._poll(Hurt(), Kept(), 0.0)  # type: ignore[arg-type]
+    assert len(polls) == 3
+
+
+# --- a second tool's sidecar writes into a step of the first
+
+
+@pytest.mark.asyncio
+async def test_other_tools_sidecar_cannot_end_a_round_or_write_a_ledger_row_of_a_step(world: Any) -> None:
+    step = world.decide("allow")
+    world.reserve(step)
+    payload = outcome_payload(
+        environment="dev", spend_id=step, round=0, attempt="a" * 32, outcome=Outcome.OUTCOME_EXECUTED,
+        sidecar=CRM, recorded_at_ms=AT // 1000, status_code=0, decision_id=f"{1:032x}",
+    )  # fmt: skip
+    signed = canonical(CRM_SPENDS.sign(PayloadType.SPEND, payload))
+    world.put(SPEND, f"licet.spend.dev.crm.{step}.0.outcome", signed)
+    await world.reconciler.poll((END_MS + FENCE_GRACE_MS) * 1000)
+    assert [tool for tool, _ in world.guard.asked] == ["finance"]  # the round is open all the same
+    found = read(world.store.client, now_us=LATER, spend_id=step)
+    assert str(found.finding.finding) == "UNKNOWN_OUTCOME"
+    assert found.story.strangers == ("spend.outcome of `crm`",)
+    assert len(found.authorization) == 2  # kept
+
+
+@pytest.mark.asyncio
+async def test_other_tools_ledger_row_under_a_denied_step_is_its_own_orphan_and_no_bypass(world: Any) -> None:
+    step = world.decide("deny")
+    put_ledger(world, ledger_row(step, audience=CRM_AUDIENCE, resource="order:O1"), "crm")
+    await world.reconciler.poll(LATER)
+    raised = {(finding, fields["tool"]) for _, finding, fields in world.findings.raised}
+    assert raised == {("DENIED_STOPPED", "finance"), ("NO_RULE_LOOKUP", "crm")}
+
+
+@pytest.mark.asyncio
+async def test_spend_record_signed_by_another_tools_key_is_no_evidence(world: Any) -> None:
+    step = world.decide("allow")
+    world.reserve(step)
+    payload = outcome_payload(
+        environment="dev", spend_id=step, round=0, attempt="a" * 32, outcome=Outcome.OUTCOME_FAILED_NO_EFFECT,
+        sidecar=CRM, recorded_at_ms=AT // 1000, status_code=0, decision_id=f"{1:032x}",
+    )  # fmt: skip
+    signed = canonical(CRM_SPENDS.sign(PayloadType.SPEND, payload))
+    world.put(SPEND, f"licet.spend.dev.finance.{step}.0.outcome", signed)
+    found = read(world.store.client, now_us=LATER, spend_id=step)
+    assert str(found.finding.finding) == "UNKNOWN_OUTCOME"
+    assert found.story.strangers == ("spend.outcome of `finance` with signature SIDECAR_MISMATCH",)
+
+
+# --- an effect past the sidecar, and times that are none
+
+
+@pytest.mark.asyncio
+async def test_effect_past_the_sidecar_with_a_valid_permit_pages(world: Any) -> None:
+    step = world.decide("allow")
+    world.change(step)
+    await world.reconciler.poll(LATER)
+    assert world.findings.names == ["raised EXECUTED_WITHOUT_SPEND"]
+    assert world.findings.raised[0][2]["amount_minor"] == 5000
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("time_us", [-(2**63), 2**63 - 1])
+async def test_time_past_all_bounds_in_one_row_blanks_no_bypass(world: Any, time_us: Any) -> None:
+    world.decide("deny", 1, "O1")
+    world.decide("deny", 2, "O1", at=time_us)
+    world.change("", order="O1")
+    put_ledger(world, ledger_row("", resource="order:O1", committed_at_us=time_us, change_id="far"))
+    await world.reconciler.poll(LATER)
+    assert world.findings.names == ["raised DENIED_BUT_BYPASSED"] * 5  # three rows, two steps
+
+
+# --- evidence hidden under rows that an agent can make any number of
+
+
+@pytest.mark.asyncio
+async def test_refused_tries_before_and_after_do_not_hide_an_executed_refund(world: Any) -> None:
+    step = world.decide("allow")
+    first = world.seqs[AUDIT] + 1
+    bodies = [
+        world.event(
+            number, kind="door.refused", source=SIDECAR, decision="", reason="DIGEST_MISMATCH", spend_id=step,
+            decision_id=f"{1:032x}", resource="order:O1", time_us=AT + number,
+            task_id="task", call_id="call1",
+        )
+        for number in range(first, first + 10_100)
+    ]  # fmt: skip
+    messages = [
+        Stored(AUDIT, "licet.audit.dev.sidecar.finance", number, AT + number, body)
+        for number, body in enumerate(bodies, first)
+    ]
+    world.store.client.raw_insert(
+        "events", COLUMNS, encode(messages, OWNER), fmt="Protobuf", settings=dict(insert_settings("flood"))
+    )
+    world.seqs[AUDIT] += len(bodies)
+    world.reserve(step)
+    world.outcome(step)
+    world.change(step, at=AT + 1_000_000)
+    found = read(world.store.client, now_us=LATER, task_id="task", call_id="call1")
+    assert (str(found.finding.finding), len(found.ledger), found.cut) == ("ALLOWED_EXECUTED", 2, ())
+    assert [(row["reason"], row["times"]) for row in found.doors] == [("DIGEST_MISMATCH", 10_100)]
+    assert "10100 times" in evidence_text(found)
+    await world.reconciler.poll(LATER)
+    assert world.findings.names == ["raised ALLOWED_EXECUTED"]
+    rows = task_rows(world.store.client, "task")
+    assert {str(row["kind"]) for row in rows} >= {"spend.reserved", "spend.outcome", "ledger.changed"}
+    assert len(page("task", rows)) < 100_000
+
+
+def test_evidence_that_was_cut_says_so_and_is_judged_by_nobody(world: Any, monkeypatch: Any) -> None:
+    import audit.evidence as under_test
+
+    step = world.executed()
+    monkeypatch.setattr(under_test, "MAX_ROWS", 1)
+    monkeypatch.setattr(under_test.cut_of, "__defaults__", (1,))
+    found = read(world.store.client, now_us=LATER, spend_id=step)
+    assert found.cut == ("ledger.changed", "beside: ledger.changed")
+    assert found.to_dict()["complete"] is False
+    assert found.finding.pages
+    assert "CUT" in evidence_text(found)

@@ -253,3 +253,33 @@ def test_change_waits_a_moment_for_its_decision_which_comes_by_another_stream() 
     assert (early.finding, early.settled) == (FindingClass.NO_RULE_LOOKUP, False)
     assert (late.finding, late.settled) == (FindingClass.NO_RULE_LOOKUP, True)
     assert classify(DONE, now_us=NOW).finding is FindingClass.ALLOWED_EXECUTED
+
+
+@pytest.mark.negative(39)
+def test_effect_past_the_sidecar_is_executed_without_spend_and_waits_for_a_lagging_spend_log() -> None:
+    past = replace(DONE, reserves=(), outcomes=(), door_passed=False)
+    at = max(change.time_us for change in past.changes)
+    early, late = classify(past, now_us=at + OVERDUE_US - 1), classify(past, now_us=at + OVERDUE_US)
+    assert (early.finding, early.settled) == (FindingClass.EXECUTED_WITHOUT_SPEND, False)
+    assert (late.finding, late.settled, late.pages) == (FindingClass.EXECUTED_WITHOUT_SPEND, True, True)
+    back_office = replace(past, changes=tuple(replace(one, issuer="back-office") for one in past.changes))
+    assert finding(back_office) is FindingClass.ALLOWED_NOT_EXECUTED
+
+
+def test_permit_spent_that_no_decider_recorded_is_settled_once_its_decision_is_overdue() -> None:
+    story = Story(reserves=(replace(RESERVE, time_us=AT),))
+    assert not classify(story, now_us=AT + OVERDUE_US - 1).settled
+    assert classify(story, now_us=AT + OVERDUE_US).settled
+
+
+def test_bypass_by_many_names_a_few_and_counts_the_rest() -> None:
+    many = tuple(replace(OUT, spend_id=f"s{n}", decision_id=f"x{n:04}") for n in range(1000))
+    detail = classify(Story((DENY,), other_changes=many), now_us=NOW).detail
+    assert detail.endswith("and 995 more")
+    assert len(detail) < 200
+
+
+def test_step_of_which_rows_were_cut_is_not_judged_and_pages() -> None:
+    found = classify(replace(DONE, cut=("spend.outcome",)), now_us=NOW)
+    assert (found.finding, found.pages) == (FindingClass.NOT_JUDGED, True)
+    assert classify(replace(DONE, strangers=("a of `b`",)), now_us=NOW).detail == "not counted: a of `b`"
