@@ -18,7 +18,7 @@ from tests.worlds.charts import Helm
 from tests.worlds.cluster import DOOR, HOOKS, Cluster
 from tests.worlds.node import Pod
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("charts"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ORDERS = 5_000
 AMOUNT = 100
