@@ -34,6 +34,7 @@ trace: Final = typer.Typer(
 ProjectOption = Annotated[
     Path | None, typer.Option(help=f"Directory with a `{FILE}`. Default: here, else {EXAMPLE} of a checkout.")
 ]
+TraceOption = Annotated[str, typer.Argument(help="Its hex digits, or the first of them, or `last`.")]
 DataOption = Annotated[Path, typer.Option(help="Data directory; kept, and used again by the next start.")]
 
 
@@ -107,9 +108,7 @@ def demo(
 
 @trace.command()
 def show(
-    trace_id: Annotated[
-        str, typer.Argument(help="Its hex digits, or the first of them, or `last`.")
-    ] = "last",
+    trace_id: TraceOption = "last",
     data: DataOption = DATA,
     width: Annotated[int, typer.Option(min=40, help="Columns.")] = 100,
 ) -> None:
@@ -117,6 +116,31 @@ def show(
 
     The evidences come from the audit store, where LICET_CLICKHOUSE_URL says where that is.
     """
+    spans, linked = _kept(data, trace_id)
+    typer.echo(render(spans, linked, width=width))
+    if os.environ.get("LICET_CLICKHOUSE_URL"):
+        _show_evidence(spans)
+
+
+@trace.command()
+def send(
+    trace_id: TraceOption,
+    to: Annotated[str, typer.Option(help="OTLP/gRPC endpoint, such as http://127.0.0.1:4317.")],
+    data: DataOption = DATA,
+) -> None:
+    """Send a kept trace, and what links to it, on to a collector or a trace viewer.
+
+    Example: licet trace send last --to http://127.0.0.1:4317
+    """
+    from licet.embedded.trace_send import send as send_spans
+
+    spans, linked = _kept(data, trace_id)
+    send_spans((*spans, *linked), to)
+    typer.echo(f"sent {len(spans) + len(linked)} spans of trace {spans[0].trace_id}", err=True)
+
+
+def _kept(data: Path, trace_id: str) -> tuple[tuple[StoredSpan, ...], tuple[StoredSpan, ...]]:
+    """Return a trace and the spans that link to it; says why there is none."""
     path = DataLayout(data).traces
     if not path.exists():
         typer.echo(f"`{path}` is missing: no `licet up` kept traces there", err=True)
@@ -127,9 +151,7 @@ def show(
         if not wanted or not spans:
             typer.echo(f"no spans of trace `{trace_id}`", err=True)
             raise typer.Exit(1)
-        typer.echo(render(spans, store.linked_to(wanted), width=width))
-    if os.environ.get("LICET_CLICKHOUSE_URL"):
-        _show_evidence(spans)
+        return spans, store.linked_to(wanted)
 
 
 def _show_evidence(spans: Sequence[StoredSpan]) -> None:
