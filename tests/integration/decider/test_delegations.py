@@ -8,10 +8,15 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
+from decider.delegations import Registry, read_links, signed_chain
 from decider.delegations_cli import app
+from decider.process import DeciderProcess, StartError
 from licet.embedded.dev_keys import make_dev_keys
 from licet.identity import TRUST_DOMAIN_DEV
+from licet.refusal import Refusal
+from licet.v1 import delegation_pb2
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY
+from licet.v1.statement_pb2 import Signed
 from tests.worlds.decisions import APPROVERS, ENV, Ground, House, furnish, refund
 
 REFUND = "/fin.v1.Finance/IssueRefund"
@@ -156,3 +161,44 @@ def test_wrong_words_are_told(desk: Desk, tmp_path: Path) -> None:
     assert "CURRENCY:MINOR_UNITS" in desk.narrow(desk.grant(), "--max-cost", "USD", fails=True)
     assert "is not in" in desk.run("revoke", "0" * 32, fails=True)
     assert "not in the registry" in desk.narrow("0" * 32, fails=True)
+
+
+def test_registry_reads_again_what_changed_and_leaves_out_what_is_no_link(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = Registry(desk.directory)
+    first = desk.grant()
+    assert set(registry.links) == {first}
+    (desk.directory / f"{'e' * 32}.delegation").write_bytes(b"no link")
+    (desk.directory / f"{'f' * 32}.delegation").write_bytes(
+        (desk.directory / f"{first}.delegation").read_bytes()
+    )
+    assert set(registry.links) == {first}
+    assert len([record for record in caplog.records if "unreadable" in record.getMessage()]) == 2
+    desk.run("revoke", first)
+    assert not registry.links
+    assert not Registry(None).links
+
+
+def test_ring_of_links_is_no_chain(desk: Desk) -> None:
+    first = desk.grant()
+    links, _ = read_links(desk.directory)
+    message = delegation_pb2.Delegation.FromString(links[first].payload)
+    message.parent_id = first
+    ring = {first: Signed(payload=message.SerializeToString())}
+    assert isinstance(signed_chain(ring, first), Refusal)
+    assert signed_chain(links, first) == (links[first],)
+
+
+def test_decider_does_not_start_on_a_registry_with_a_fault(ground: Ground, desk: Desk) -> None:
+    def registry(directory: Path) -> Path | None:
+        return DeciderProcess(ground.settings("", delegations_dir=directory))._delegations()
+
+    bad = desk.directory / f"{'e' * 32}.delegation"
+    bad.write_bytes(b"no link")
+    with pytest.raises(StartError, match="no signed artifact"):
+        registry(desk.directory)
+    with pytest.raises(StartError, match="is no directory"):
+        registry(ground.directory / "nowhere")
+    bad.unlink()
+    assert registry(desk.directory) == desk.directory
