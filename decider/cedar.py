@@ -46,6 +46,7 @@ SAMPLE_CONTEXT: Final[Mapping[str, str | int | tuple[str, ...]]] = {
 _ACTION: Final = re.compile(
     r'^action "([^"\\]+)"[^{;]* appliesTo \{\s*principal: [^\n]*\s*resource: \[([^\]]*)\]', re.MULTILINE
 )
+_ERROR_OF: Final = re.compile(r"error while evaluating policy `([^`]+)`")
 _NAMESPACE: Final = re.compile(r"^namespace ", re.MULTILINE)
 NO_ENTITIES: Final = cedarpy.Entities.from_json_str("[]")
 
@@ -86,9 +87,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No usable answer: the call is neither allowed nor rightly denied. `detail` is for operators."""
+    """No usable answer: the call is neither allowed nor rightly denied.
+
+    `detail` is the engine's own text, which spells values: for who tests rules with values of their own.
+    `recorded` is what may go on record: which rules failed, and nothing of the call.
+    """
 
     detail: str
+    recorded: str = "the rules could not be evaluated"
 
 
 Evaluation = Allowed | Forbidden | Held | Failed
@@ -145,7 +151,8 @@ class RuleSet:
         try:
             return self._evaluate(call, lifted)
         except Exception as error:  # noqa: BLE001 - the boundary: nothing an engine throws may become an allow
-            return Failed(f"{type(error).__name__}: {one_line(error)}")
+            name = type(error).__name__
+            return Failed(f"{name}: {one_line(error)}", f"the engine raised {name}")
 
     def _evaluate(self, call: RuleCall, lifted: frozenset[str]) -> Evaluation:
         full, without_holds = self._slice(call.operation)
@@ -175,7 +182,7 @@ class RuleSet:
         result = cedarpy.is_authorized(dict(request), policies, entities, self._schema)
         diagnostics = result.diagnostics
         if diagnostics.errors:
-            return Failed("; ".join(one_line(error) for error in diagnostics.errors))
+            return Failed("; ".join(one_line(error) for error in diagnostics.errors), self._rules_in(result))
         names = diagnostics.id_annotations_by_reason
         rule_ids = tuple(sorted(names[reason] for reason in diagnostics.reasons))
         if result.decision is cedarpy.Decision.Allow and rule_ids:
@@ -183,6 +190,13 @@ class RuleSet:
         if result.decision is cedarpy.Decision.Deny:
             return Forbidden(rule_ids)
         return Failed(f"the engine answered `{result.decision.value}`")
+
+    def _rules_in(self, result: cedarpy.AuthzResult) -> str:
+        """Name the rules that errors are of; the rest of an error spells values of the call."""
+        names = {str(rule.node.id): rule.rule_id for rule in self.rules}
+        found = (_ERROR_OF.match(error) for error in result.diagnostics.errors)
+        failed = sorted({names[match[1]] for match in found if match and match[1] in names})
+        return "rules failed: " + (", ".join(f"`{rule_id}`" for rule_id in failed) or "not known which")
 
     def _slice(self, operation: str) -> tuple[cedarpy.PolicySet, cedarpy.PolicySet]:
         found = self._slices.get(operation)

@@ -146,7 +146,7 @@ def check_tenant(envelope: Envelope, facts: Facts) -> Refusal | None:
     """Check that the resource belongs to the task's tenant, by facts and by the arguments where they say."""
     tenant = envelope.task.tenant
     if envelope.method.facts is not None and facts.tenant != tenant:
-        return Refusal(Reason.TENANT_MISMATCH, f"facts say `{facts.tenant}`, the task says `{tenant}`")
+        return Refusal(Reason.TENANT_MISMATCH, f"facts do not say `{tenant}`")
     named = envelope.method.tenant_of(envelope.arguments)
     if named is not None and named != tenant:
         return Refusal(Reason.TENANT_MISMATCH, f"the arguments do not say `{tenant}`")
@@ -170,7 +170,7 @@ def decide(
 ) -> Verdict | Refusal:
     """Return the verdict on a call, or EVALUATION_FAILED where there is none."""
     if isinstance(evaluation, Failed):
-        return Refusal(Reason.EVALUATION_FAILED, evaluation.detail)
+        return Refusal(Reason.EVALUATION_FAILED, evaluation.recorded)
     verdict = _by_rules(envelope, facts, evaluation, in_force, moment)
     stopped = verdict.refusal is not None
     return (

@@ -37,7 +37,7 @@ from decider.in_force import InForce
 from decider.mint import mint
 from decider.quota import Quota
 from decider.reader import ReadFailed, ToolReader
-from decider.record import decision_fields, failure_event, flood_event, hold_fields, verdict_event
+from decider.record import asked_fields, facts_fields, failure_event, flood_event, verdict_event
 from decider.rounds import Standing, standing_of
 from decider.visible import visible_methods
 from decider.votes import Bench, HoldState, Tally, tally
@@ -239,7 +239,7 @@ class _Case:
     ) -> Verdict | Refusal:
         """Look how the hold stands: nobody was asked yet, people answer, or they have answered."""
         try:
-            people = await self._people(held, in_force)
+            people = await self._people(held, envelope, in_force)
         except TooManyHolds as error:
             return deny(envelope, Refusal(Reason.QUOTA_EXCEEDED, str(error)), in_force, self.moment)
         except (StreamsError, SpoolError) as error:
@@ -256,11 +256,11 @@ class _Case:
         evaluation = in_force.bundle.rules.evaluate(call, lifted=lifted)
         return resume(envelope, facts, evaluation, people, in_force=in_force, moment=self.moment)
 
-    async def _people(self, held: Verdict, in_force: InForce) -> Tally | Refusal:
+    async def _people(self, held: Verdict, envelope: Envelope, in_force: InForce) -> Tally | Refusal:
         assert held.hold is not None
         stored, new = await self.parts.holds.ensure(held.hold)
         if new:
-            fields = hold_fields(held.hold) | {"decision_id": self.moment.decision_id}
+            fields = asked_fields(held.hold, envelope, self.k_tool or b"", self.moment.decision_id)
             await self.parts.journal.append(EventKind.APPROVAL_REQUESTED, **fields)
         answers = () if new else await self.parts.holds.answers(held.hold)
         return tally(stored, answers, bench_of(in_force, self.moment.now_ms))
@@ -300,13 +300,7 @@ class _Case:
         name = f"{telemetry.SPAN_FACTS} {source.path.removeprefix('/')}"
         with self.recording.span(name, kind=SpanKind.CLIENT, under=self.span) as span:
             permit = mint(decision, self.parts.key)
-            fields = decision_fields(decision) | {
-                "tool": envelope.catalog.tool,
-                "operation": source.operation,
-                "tier": source.tier,
-                "trace_id": span.context.trace_id,
-                "span_id": span.context.span_id,
-            }
+            fields = facts_fields(decision, envelope, source, self.k_tool or b"", span.context)
             try:
                 await self.parts.journal.append_acked(EventKind.DECISION_ALLOWED, **fields)
                 answer = await self.parts.reader.read(
@@ -342,7 +336,7 @@ class _Case:
         if isinstance(source, Envelope):
             self.span.set(telemetry.TIER, source.method.tier)
             self.span.set(telemetry.SPEND_ID, source.spend_id)
-            self.span.set(telemetry.SUMMARY, source.summary)
+            self.span.set(telemetry.SUMMARY, str(fields["summary"]))
             self.span.set(telemetry.OPERATION, source.method.operation)
             self.span.set(telemetry.RESOURCE, str(fields["resource"]))  # as a record may have it
         if decision.hold_id:
@@ -373,7 +367,8 @@ async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:
         report = inspect(envelope.arguments, allowed=allowed)
     else:
         report = await asyncio.to_thread(inspect, envelope.arguments, allowed=allowed)
-    return replace(envelope, risk_flags=report.flags)
+    flagged_paths = frozenset(finding.path for finding in report.findings)
+    return replace(envelope, risk_flags=report.flags, flagged=flagged_paths)
 
 
 def bench_of(in_force: InForce, now_ms: int) -> Bench:

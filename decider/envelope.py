@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from decider.contract import check_contract
+from decider.egress import UNCHECKED
+from decider.egress.check import WHOLE
 from decider.tasks import Task, Tasks
 from licet.call import Arguments, call_digest
-from licet.catalog import Catalog, Method
+from licet.catalog import Catalog, Method, hidden_resource
 from licet.identity import sidecar_id
 from licet.refusal import Reason, Refusal
 from licet.spend import spend_id
@@ -58,6 +60,8 @@ class Envelope:
     spend_id: str
     risk_flags: tuple[str, ...] = ()
     """What the egress check found in the arguments, less what the bundle expects there."""
+    flagged: frozenset[str] = frozenset()
+    """The argument paths in which it found something."""
     delegations: tuple[str, ...] = ()
     """Ids of the links the call rests on, first to last."""
 
@@ -67,6 +71,31 @@ class Envelope:
         if "secret" in self.risk_flags:
             return WITHHELD
         return self.method.summary(self.arguments)
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The argument paths of a resource that may not stand in records: personal, or flagged."""
+        paths = frozenset(self.method.resource.paths)
+        found = bool(self.flagged & (paths | {WHOLE})) or UNCHECKED in self.risk_flags
+        return paths if found or self.method.resource_personal else frozenset()
+
+    @property
+    def recorded_summary(self) -> str:
+        """The summary as a record may have it: without a resource that may not stand there."""
+        if "secret" in self.risk_flags:
+            return WITHHELD
+        return self.method.summary(self.arguments, hidden=self.hidden)
+
+    def recorded_resource(self, k_tool: bytes) -> str:
+        """Return the resource as a record may have it."""
+        template = self.method.resource
+        return hidden_resource(self.resource, template, k_tool) if self.hidden else self.resource
+
+    def hides(self, source: Method) -> bool:
+        """Tell whether what `source` reads facts by may not stand in records."""
+        facts = self.method.facts
+        read_by = frozenset(facts.request.values()) if facts is not None else frozenset()
+        return source.resource_personal or bool(read_by & (self.flagged | self.hidden) or self.hidden)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,20 @@
 """Decisions as audit events: which fields of a decision stand in its record.
 
-Resource ids stand in clear unless the catalog marks them personal; then the record has only their HMAC under
-the tool's key. `detail` is for operators: causes, never arguments. Pure.
+Resource ids stand in clear unless the catalog marks them personal or the egress check found something in the
+arguments that make them; then the record has only their HMAC under the tool's key, and the summary masks
+them. `detail` is for operators: causes, never arguments. Pure.
 """
 
-import hashlib
-import hmac
 from typing import Any, Final
 
 from decider.decide import Verdict
 from decider.envelope import Asked, Envelope, Refused
 from decider.mint import PERMITTING
-from licet.catalog import Method
+from licet.catalog import Method, hidden_resource
 from licet.event import EventKind
 from licet.flood import Count
 from licet.refusal import Refusal
+from licet.tracing import TraceContext
 from licet.v1.decision_pb2 import Decision, DecisionType
 from licet.v1.hold_pb2 import Hold
 
@@ -26,19 +26,9 @@ KINDS: Final = {
 }
 """Kind and word of each decision."""
 
-RESOURCE_DOMAIN: Final = b"licet-resource-v1\0"
-
-
-def resource_shown(resource: str, method: Method, k_tool: bytes) -> str:
-    """Return a resource id as the record may have it."""
-    if not method.resource_personal or not resource:
-        return resource
-    digest = hmac.new(k_tool, RESOURCE_DOMAIN + resource.encode(), hashlib.sha256).hexdigest()
-    return f"{resource.partition(':')[0]}:hmac-{digest[:32]}"
-
 
 def decision_fields(decision: Decision) -> dict[str, Any]:
-    """Return the event fields that every decision has."""
+    """Return the event fields that every decision has; the resource is for who knows how it may be shown."""
     return {
         "decision": KINDS[decision.decision][1],
         "tenant": decision.tenant,
@@ -54,7 +44,6 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
         "delegations": tuple(decision.delegations),
         "method": decision.method,
         "tool_version": decision.method_digest.hex(),
-        "resource": decision.resource,
         "call_digest": decision.call_digest.hex(),
         "bundle_version": decision.bundle_version,
         "rule_ids": tuple(decision.rule_ids),
@@ -73,10 +62,10 @@ def envelope_fields(envelope: Envelope, k_tool: bytes) -> dict[str, Any]:
         "tool": envelope.catalog.tool,
         "operation": method.operation,
         "tier": method.tier,
-        "resource": resource_shown(envelope.resource, method, k_tool),
+        "resource": envelope.recorded_resource(k_tool),
         "amount_minor": amount_minor if -(1 << 63) <= amount_minor < 1 << 63 else 0,
         "currency": currency[:16],
-        "summary": envelope.summary,
+        "summary": envelope.recorded_summary,
         "risk_flags": envelope.risk_flags,
     }
 
@@ -132,6 +121,28 @@ def failure_event(
     return EventKind.DECISION_FAILED, fields
 
 
+def asked_fields(hold: Hold, envelope: Envelope, k_tool: bytes, decision_id: str) -> dict[str, Any]:
+    """Return the event fields of a hold that people are asked about now."""
+    shown = {"resource": envelope.recorded_resource(k_tool), "summary": envelope.recorded_summary}
+    return hold_fields(hold) | shown | {"decision_id": decision_id}
+
+
+def facts_fields(
+    decision: Decision, envelope: Envelope, source: Method, k_tool: bytes, span: TraceContext
+) -> dict[str, Any]:
+    """Return the event fields of a permit for facts."""
+    hidden = envelope.hides(source)
+    resource = decision.resource
+    return decision_fields(decision) | {
+        "tool": envelope.catalog.tool,
+        "operation": source.operation,
+        "tier": source.tier,
+        "resource": hidden_resource(resource, source.resource, k_tool) if hidden else resource,
+        "trace_id": span.trace_id,
+        "span_id": span.span_id,
+    }
+
+
 def flood_event(count: Count) -> tuple[EventKind, dict[str, Any]]:
     """Return kind and fields of the event that tells by their number of requests that were not decided."""
     fields = {"decision": "failed", "caller": count.bucket, "reason": str(count.reason)}
@@ -139,7 +150,7 @@ def flood_event(count: Count) -> tuple[EventKind, dict[str, Any]]:
 
 
 def hold_fields(hold: Hold) -> dict[str, Any]:
-    """Return the event fields of a hold."""
+    """Return the event fields of a hold: without its resource and text, which may hold what is personal."""
     return {
         "tenant": hold.tenant,
         "principal": hold.principal,
@@ -148,10 +159,8 @@ def hold_fields(hold: Hold) -> dict[str, Any]:
         "spend_id": hold.spend_id,
         "hold_id": hold.hold_id,
         "method": hold.method,
-        "resource": hold.resource,
         "call_digest": hold.call_digest.hex(),
         "rule_ids": tuple(sorted({need.rule_id for need in hold.requirements})),
         "generation": hold.generation,
-        "summary": hold.text,
         "not_after_ms": hold.expires_at_ms,
     }

@@ -31,8 +31,8 @@ def strict_parse(message_type: type[M], payload: bytes) -> M | Refusal:
     name = message_type.DESCRIPTOR.name
     try:
         message = message_type.FromString(payload)
-    except (DecodeError, RecursionError) as error:
-        return Refusal(Reason.PERMIT_MALFORMED, f"`{name}` cannot be parsed: {error}")
+    except (DecodeError, RecursionError):
+        return Refusal(Reason.PERMIT_MALFORMED, f"`{name}` cannot be parsed")
     # A round trip keeps unknown fields, so equal bytes alone prove nothing: drop them first, at every depth.
     size = message.ByteSize()
     message.DiscardUnknownFields()

@@ -5,11 +5,10 @@ token. A refused call is joined to its decision whenever the permit's signature 
 that does not verify are never recorded as if they were true.
 """
 
-import hmac
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
+from licet.catalog import hidden_resource
 from licet.event import EventKind
 from licet.flood import Count
 from licet.identity import parse_spiffe_id
@@ -22,11 +21,6 @@ from sidecar.parts import Fenced
 
 MAX_ECHO: Final = 256
 """Characters kept of what a caller merely claims: a path, a call id, a task id."""
-
-RESOURCE_DOMAIN: Final = b"licet-resource-v1\0"
-"""Personal resource ids stand in records as an HMAC under the tool's key, the same wherever one is
-recorded.
-"""
 
 SIGNED_STEP: Final = 6
 """From this check on, the permit's signature was found valid and its fields may be recorded."""
@@ -129,8 +123,9 @@ def _resource_shown(decision: decision_pb2.Decision, state: DoorState | None) ->
         return ""
     if method is not None and not method.resource_personal:
         return decision.resource
-    digest = hmac.new(state.k_tool, RESOURCE_DOMAIN + decision.resource.encode(), sha256).hexdigest()
-    return f"{decision.resource.partition(':')[0]}:hmac-{digest[:32]}"
+    versions = state.catalog.method(decision.method)  # of a version that is not listed, its kind at least
+    template = versions.current.resource if versions is not None else None
+    return hidden_resource(decision.resource, template, state.k_tool)
 
 
 def _permit_fields(permit: Permit) -> dict[str, object]:
@@ -138,7 +133,7 @@ def _permit_fields(permit: Permit) -> dict[str, object]:
         "operation": permit.method.operation,
         "tier": permit.method.tier,
         "call_digest": permit.call_digest.hex(),
-        "summary": permit.method.summary(permit.arguments),
+        "summary": permit.method.recorded_summary(permit.arguments),
         "approvals": permit.approvers,
     }
     money = permit.method.money_of(permit.arguments)

@@ -3,6 +3,7 @@
 from licet.catalog.method import Catalog, Facts, Method, MethodVersions, method_digest
 from licet.catalog.money import Money, spell_amount
 from licet.catalog.reader import read_catalog, read_method
+from licet.catalog.resource import hidden_resource
 from licet.catalog.template import Template, read_template
 from licet.hold import Quota
 
@@ -14,6 +15,7 @@ __all__ = [
     "Money",
     "Quota",
     "Template",
+    "hidden_resource",
     "method_digest",
     "read_catalog",
     "read_method",

@@ -105,13 +105,24 @@ class Method:
         """Return the tenant that the arguments name, or None where only facts know it."""
         return arguments.identifier(self.tenant_path) if self.tenant_path else None
 
-    def summary(self, arguments: Arguments) -> str:
-        """Return the owner's plain text about this call, sensitive values masked.
+    def summary(self, arguments: Arguments, *, hidden: frozenset[str] = frozenset()) -> str:
+        """Return the owner's plain text about this call, sensitive values and those at `hidden` masked.
 
         Fit for one line that people read. `{amount}`, where no argument has that name, is the method's
         money in major units.
         """
-        return self.say.render(tuple(self._shown(path, arguments) for path in self.say.paths))
+        return self.say.render(
+            tuple(MASK if path in hidden else self._shown(path, arguments) for path in self.say.paths)
+        )
+
+    def recorded_summary(self, arguments: Arguments) -> str:
+        """Return the summary as a record may have it: without the resource where that is personal."""
+        return self.summary(arguments, hidden=self.personal_paths)
+
+    @property
+    def personal_paths(self) -> frozenset[str]:
+        """The argument paths that make a personal resource; none where it is not personal."""
+        return frozenset(self.resource.paths) if self.resource_personal else frozenset()
 
     def _shown(self, path: str, arguments: Arguments) -> str:
         money = self.money_of(arguments)

@@ -65,7 +65,7 @@ class Spend:
         unlocked row may change between check and commit.
         """
         if tenant != self._tenant:
-            raise Refused(Refusal(Reason.PRECONDITION_FAILED, f"the row is of tenant `{tenant}`"))
+            raise Refused(Refusal(Reason.PRECONDITION_FAILED, "the row is of another tenant"))
         for precondition in self._preconditions:
             if not _meets(precondition.expect, facts.get(precondition.check)):
                 what = f"`{precondition.check}` is not what was decided on"

@@ -188,7 +188,7 @@ def check_10_resource(case: Case) -> Refusal | None:
     if isinstance(resource, Refusal):
         return resource
     if resource != case.decision.resource:
-        return Refusal(Reason.RESOURCE_MISMATCH, f"`{resource}`, decided for `{case.decision.resource}`")
+        return Refusal(Reason.RESOURCE_MISMATCH, "decided for another resource")
     return None
 
 

@@ -102,6 +102,7 @@ class Finance:
     orders: dict[str, dict[str, Any]] = field(default_factory=dict)
     permits: list[Decision] = field(default_factory=list)
     answer: bytes | None = None
+    says: str = "no such order"
     port: int = 0
     server: Any = None
     types: Any = None
@@ -119,7 +120,7 @@ class Finance:
             return self.answer
         order = self.orders.get(self.types("GetOrderRequest").FromString(body).order_id)
         if order is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "no such order")
+            await context.abort(grpc.StatusCode.NOT_FOUND, self.says)
         return bytes(self.types("GetOrderResponse")(**order).SerializeToString())
 
     async def start(self) -> None:

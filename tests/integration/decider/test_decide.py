@@ -80,6 +80,16 @@ async def test_fact_unavailable_is_no_decision(house: House) -> None:
     assert (event.kind, event.decision, event.reason) == ("decision.failed", "failed", "FACTS_UNAVAILABLE")
 
 
+async def test_what_a_tool_writes_beside_its_error_is_not_on_record(house: House) -> None:
+    house.finance.says = "no order of ana.b@example.com, card 4111111111111111"
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await house.decide(refund("O9"))
+    assert reason_of(error.value) == "FACTS_UNAVAILABLE"
+    [event] = await house.decisions()
+    assert event.detail == f"{GET_ORDER}: NOT_FOUND"
+    assert not [e for e in await house.events() if b"ana.b" in e.SerializeToString()]
+
+
 async def test_facts_with_an_unknown_field_are_no_facts(house: House) -> None:
     house.finance.answer = b"\xf8\x07\x01"
     with pytest.raises(grpc.aio.AioRpcError) as error:

@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -13,10 +14,13 @@ from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import read_tools
 from decider.cedar import Allowed, Failed, Forbidden, Held, RuleSet
 from decider.decide import CATALOG_RULE, Facts, Moment, Verdict, check_revocations, check_tenant, decide, deny
+from decider.egress import UNCHECKED
+from decider.egress.check import WHOLE
 from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
+from decider.facts import facts_decision, facts_request, source_of
 from decider.in_force import InForce
 from decider.mint import mint, slot_of
-from decider.record import failure_event, verdict_event
+from decider.record import asked_fields, facts_fields, failure_event, hold_fields, verdict_event
 from decider.tasks import Task
 from licet.call import Plan
 from licet.catalog import read_catalog
@@ -25,6 +29,7 @@ from licet.keys import KeyRole, KeySet, PublicKey
 from licet.refusal import Reason, Refusal
 from licet.revocation import NONE, RevocationKind, Revocations
 from licet.statement import PayloadType, SigningKey
+from licet.tracing import TraceContext
 from licet.v1.beacon_pb2 import ActiveConfig
 from licet.v1.decider_pb2 import DecideRequest
 from licet.v1.decision_pb2 import (
@@ -34,7 +39,7 @@ from licet.v1.decision_pb2 import (
     DECISION_TYPE_HOLD,
 )
 from tests.worlds.decisions import GET_ORDER, POLICY, REFUND, REFUND_BOT, refund
-from tests.worlds.policies import ALLOW, SCHEMA
+from tests.worlds.policies import ALLOW, SCHEMA, ask
 
 KEY = SigningKey.from_seed("catalog", bytes(32))
 NOW = time.time_ns() // 1_000_000
@@ -278,3 +283,94 @@ def test_a_failed_request_in_anothers_name_is_on_record_under_who_asked(tmp_path
     asked = asked_of(request(on_behalf_of=REFUND_BOT), EVIL, house(tmp_path))
     _, fields = failure_event(asked, None, Refusal(Reason.INTERNAL), "d" * 32, None)
     assert (fields["caller"], fields["task_id"]) == (EVIL, "")
+
+
+PERSONAL_ID = "ana.b@example.com"
+K_TOOL = b"k" * 32
+
+
+def personal(tmp_path: Path) -> Envelope:
+    """A refund of an order whose id is an address, in which the egress check found one."""
+    asked = request(request=refund(PERSONAL_ID))
+    made = build_envelope(asked, REFUND_BOT, house(tmp_path), now_ms=NOW)
+    assert isinstance(made, Envelope), made
+    return replace(made, risk_flags=("personal", "personal:email"), flagged=frozenset({"order_id"}))
+
+
+def events_of(envelope: Envelope) -> dict[str, dict[str, Any]]:
+    """The fields of every event that a decision of this call can leave, by what it is."""
+    source = source_of(envelope)
+    assert source is not None
+    body = facts_request(envelope, source)
+    assert isinstance(body, bytes)
+    read = facts_decision(
+        envelope,
+        source,
+        body,
+        k_tool=K_TOOL,
+        own_id="spiffe://licet.local/dev/decider",
+        in_force=in_force(),
+        outer=MOMENT,
+        decision_id="f" * 32,
+    )
+    assert not isinstance(read, Refusal)
+    held = usable(decide(envelope, FACTS, Held((LEAD,)), in_force(), MOMENT))
+    allowed = usable(decide(envelope, FACTS, Allowed(("bot",)), in_force(), MOMENT))
+    assert held.hold is not None
+    context = TraceContext("1" * 32, "2" * 16)
+    return {
+        "allowed": verdict_event(allowed, envelope, K_TOOL)[1],
+        "held": verdict_event(held, envelope, K_TOOL)[1],
+        "asked": asked_fields(held.hold, envelope, K_TOOL, "d" * 32),
+        "voted": hold_fields(held.hold),
+        "facts": facts_fields(read, envelope, source, K_TOOL, context),
+        "failed": failure_event(envelope.asked, envelope, Refusal(Reason.INTERNAL), "d" * 32, K_TOOL)[1],
+    }
+
+
+def test_a_resource_with_something_personal_in_it_stands_in_no_event(tmp_path: Path) -> None:
+    for name, fields in events_of(personal(tmp_path)).items():
+        told = str(fields)
+        assert PERSONAL_ID not in told, name
+        assert quote(PERSONAL_ID, safe="") not in told, name
+        assert name == "voted" or fields["resource"].startswith("order:hmac-"), name
+
+
+def test_its_twin_without_a_flag_stands_in_clear_and_approvers_see_either(tmp_path: Path) -> None:
+    envelope = replace(personal(tmp_path), flagged=frozenset(), risk_flags=())
+    for name, fields in events_of(envelope).items():
+        assert name == "voted" or fields["resource"] == f"order:{quote(PERSONAL_ID, safe='')}", name
+    held = usable(decide(personal(tmp_path), FACTS, Held((LEAD,)), in_force(), MOMENT))
+    assert held.hold is not None
+    assert PERSONAL_ID in held.hold.text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"flagged": frozenset({WHOLE})}, {"flagged": frozenset(), "risk_flags": (UNCHECKED,)}],
+    ids=["secret-cut-over-fields", "not-read-to-the-end"],
+)
+def test_a_resource_that_may_be_part_of_a_secret_is_hidden(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert replace(personal(tmp_path), **changes).recorded_resource(K_TOOL).startswith("order:hmac-")
+
+
+def test_a_flag_on_another_field_hides_no_resource(tmp_path: Path) -> None:
+    envelope = replace(personal(tmp_path), flagged=frozenset({"reason"}))
+    assert envelope.recorded_resource(K_TOOL) == envelope.resource
+
+
+def test_tenant_of_facts_is_not_told_in_the_detail(envelope: Envelope) -> None:
+    refusal = check_tenant(envelope, replace(FACTS, tenant="tenant-of-ben"))
+    assert refusal is not None
+    assert "ben" not in refusal.detail
+
+
+def test_failed_rule_is_named_and_no_value_of_the_call_is_told(envelope: Envelope) -> None:
+    overflow = '@id("sum") forbid (principal, action, resource) when { context.amount_minor + MAX > 5 };'
+    rules = ALLOW + overflow.replace("MAX", str((1 << 63) - 1))
+    failed = ask(rules, amount_minor=4_821)
+    assert isinstance(failed, Failed)
+    assert "4821" in failed.detail  # for who tests rules with values of their own
+    refusal = decide(envelope, FACTS, failed, in_force(), MOMENT)
+    assert isinstance(refusal, Refusal)
+    assert refusal.detail == "rules failed: `sum`"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import sidecar.core
+from licet.catalog.method import MASK
 from licet.event import EventKind
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import Answered, Refused, ToolAnswer
@@ -202,6 +203,24 @@ async def test_a_personal_resource_is_recorded_as_a_digest_only(world: World) ->
     world.change_catalog(IssueRefund={"resource_personal": True})
     assert reason(await world.call(on_call_permit(world))) == "passed"
     assert world.event[1]["resource"].startswith("order:hmac-")
+    assert "O1" not in str(world.event)
+    assert MASK in world.event[1]["summary"]
+
+
+async def test_a_resource_that_may_be_told_stands_in_clear(world: World) -> None:
+    assert reason(await world.call(world.mint.permit())) == "passed"
+    assert world.event[1]["resource"] == "order:O1"
+    assert "O1" in world.event[1]["summary"]
+
+
+async def test_another_resource_than_decided_is_refused_and_no_id_is_told(world: World) -> None:
+    world.change_catalog(IssueRefund={"resource_personal": True})
+    body = refund("O-of-ana").SerializeToString()
+    assert reason(await world.call(on_call_permit(world, resource="order:O-of-ben"), body=body)) == (
+        "RESOURCE_MISMATCH"
+    )
+    assert "of-ana" not in str(world.event)
+    assert "of-ben" not in str(world.event)
 
 
 async def test_a_resource_of_an_unlisted_method_version_is_not_recorded_in_clear(world: World) -> None:
