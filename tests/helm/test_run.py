@@ -101,7 +101,7 @@ def test_doors_and_deciders_are_replaced_under_load_without_a_lost_call_or_a_dou
 
 
 def test_the_audit_has_every_effect_joined_to_its_decision(cluster: Cluster) -> None:
-    cluster.node.add(cluster.workload("writer"), 0)
+    writer = cluster.node.add(cluster.workload("writer"), 0)
     cluster.node.add(cluster.workload("reconciler"), 0)
     effects = f"[({len(refunds(cluster))},)]"
     counted = ""
@@ -109,7 +109,7 @@ def test_the_audit_has_every_effect_joined_to_its_decision(cluster: Cluster) -> 
     while counted != effects and time.monotonic() < end:
         time.sleep(0.5)
         counted = cluster.ask("SELECT uniqExact(spend_id) FROM events WHERE kind = 'ledger.changed'")
-    assert counted == effects
+    assert counted == effects, writer.containers[0].last_words()
     without_decision = (
         "SELECT count() FROM events WHERE kind = 'ledger.changed' AND spend_id NOT IN "
         "(SELECT spend_id FROM events WHERE kind = 'decision.allowed')"
