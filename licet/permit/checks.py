@@ -202,9 +202,14 @@ def check_10_binding(case: Case) -> Refusal | None:
 
 
 def check_11_obligations(case: Case) -> Refusal | None:
-    """11: an obligation that neither door nor tool knows would silently not be done."""
+    """11: an obligation that neither door nor tool knows would silently not be done.
+
+    The door's own are about one reply: of a stream of messages it would mask none.
+    """
     known = case.door.obligations | case.method.obligations
     for obligation in case.decision.obligations:
+        if case.method.server_streaming and obligation.id in case.door.obligations:
+            return Refusal(Reason.OBLIGATION_UNKNOWN, f"obligation `{obligation.id}` at a stream")
         if obligation.id not in known:
             return Refusal(Reason.OBLIGATION_UNKNOWN, f"obligation `{obligation.id}`")
     return None
