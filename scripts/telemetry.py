@@ -39,6 +39,10 @@ refused or is a write: no caller can hide one. `licet trace show ID` draws it an
 is set, shows the three evidences from the audit store. [ops/otel_traces.sql](../ops/otel_traces.sql) is the
 table in which a collector keeps traces beside the audit store; `TraceId` there is `trace_id` in `events`.
 
+The opening case in a trace viewer, [ungated](pictures/ungated.png): no span failed, and the ledger changed;
+[gated](pictures/gated.png): the refund ends with its decision, and no span of the tool follows. `licet trace
+send ID --to http://127.0.0.1:4317` sends a kept trace to any viewer; scripts/pictures.py took these two.
+
 Logs are JSON lines on stderr: `time`, `level`, `process`, `event`, then fields, `trace_id` where a call is
 meant. Exceptions are there by type and frames, never by message.
 
