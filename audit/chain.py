@@ -40,6 +40,10 @@ class ProblemKind(StrEnum):
     COLUMN = "column differs from event"
     DOUBLED = "row doubled"
     SPENT_WITHOUT_DECISION = "permit spent without decision"
+    REPLACED = "record in another's place"
+    EXECUTED_WITHOUT_SPEND = "executed without spend"
+    CALL = "call differs from its events"
+    ORIGIN = "row differs from JetStream"
 
 
 @dataclass(frozen=True, slots=True)

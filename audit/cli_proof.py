@@ -34,6 +34,7 @@ def _keyset(
     return keys
 
 
+UNSIGNED = "ledger rows are signed by nobody and were not compared: --nats compares them with JetStream"
 KeysDir = Annotated[
     Path | None, typer.Option(envvar="LICET_KEYS_DIR", help="Has keyset.signed and root.pub.")
 ]
@@ -51,13 +52,22 @@ def verify(
     root_key: RootKey = None,
     environment: EnvironmentName = "dev",
     trust_domain: TrustDomain = "licet.local",
+    nats: Annotated[
+        str, typer.Option(envvar="LICET_NATS_URL", help="Compare with what JetStream still holds.")
+    ] = "",
+    nats_user: Annotated[str, typer.Option(envvar="LICET_NATS_USER", help="Such as audit-writer.")] = "",
+    nats_password_file: Annotated[
+        Path | None, typer.Option(envvar="LICET_NATS_PASSWORD_FILE", help="File with its password.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove that the audit is what its sources wrote, or name what is not.
 
+    Nobody signs a ledger's rows: --nats compares them with JetStream, as far back as that goes.
+
     Exit status: 0 sound, 3 something is wrong, 1 could not verify.
     """
-    import json
+    import asyncio
     import time
 
     from clickhouse_connect.driver.exceptions import Error
@@ -68,6 +78,7 @@ def verify(
     from audit.stored import House
     from audit.verify import Scope, verify_rows
     from audit.witness import verify_store
+    from licet.streams import NatsSettings, StreamsError
 
     try:
         ended = {name: int(at) * 1000 for name, _, at in (text.partition("=") for text in revoked or [])}
@@ -86,8 +97,21 @@ def verify(
         else:
             client = read_settings(StoreSettings).store().client()
             report = verify_store(client, scope, _progress)
-    except (Error, export.ExportError, ValueError, OSError) as error:
+            if nats:
+                where = NatsSettings(nats, nats_user, nats_password_file)
+                asyncio.run(_compare(client, where, environment, report))
+            else:
+                report.notes.append(UNSIGNED)
+    except (Error, StreamsError, export.ExportError, ValueError, OSError) as error:
         raise fail(str(error)) from error
+    _show(report, as_json=as_json)
+    if not report.sound:
+        raise typer.Exit(3)
+
+
+def _show(report: Any, *, as_json: bool) -> None:
+    import json
+
     problems = [
         {"kind": str(one.kind), "where": one.where, "event_id": one.event_id, "detail": one.detail}
         for one in report.problems
@@ -102,8 +126,19 @@ def verify(
             typer.echo(str(problem))
         state = "sound" if report.sound else f"{report.found} problems"
         typer.echo(f"{state}: {report.rows} rows in {report.runs} runs", err=True)
-    if not report.sound:
-        raise typer.Exit(3)
+
+
+async def _compare(client: Any, where: Any, environment: str, report: Any) -> None:
+    from audit.origin import origin_problems
+    from audit.witness import SETTINGS
+    from licet.streams import connect
+
+    nc = await connect(where, "audit-verify", forever=False)
+    try:
+        async for problem in origin_problems(nc, client, environment, dict(SETTINGS), report.notes):
+            report.add([problem])
+    finally:
+        await nc.close()
 
 
 def _progress(done: int, total: int) -> None:

@@ -52,6 +52,11 @@ class Tail:
         self._done = asyncio.Event()
         self._lost = False
 
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._stream
+
     async def read(self, first: int, rows: int, wait_s: float = WAIT_S) -> list[Stored]:
         """Return up to `rows` messages from `first` on; an empty list after `wait_s` seconds without one.
 

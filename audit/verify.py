@@ -7,8 +7,15 @@ What is checked, in this order:
  4 each row: columns as the kept bytes give them (audit.row), signatures of spend records again
  5 each reserve: a decision of the decider stands behind its permit
  6 anchors: every checkpoint that was exported is still there
+ 7 spend log and ledger: no subject and no record in two places
+ 8 each pass at a door and ledger change under a spending permit: its reserve is there
+ 9 `calls`: each row is what its events make of it
+10 with NATS: each row has the bytes and the subject that JetStream still holds
 
-Not proved: what nobody signed yet (the last seconds); a rewriting by whoever holds a source's checkpoint key
+2 to 4 and 6 are here, the others in audit.witness, audit.calls and audit.origin.
+
+Not proved: a ledger's rows that JetStream no longer holds, for nobody signs them;
+what nobody signed yet (the last seconds); a rewriting by whoever holds a source's checkpoint key
 and the store, unless an anchor from outside is given; completeness before the first row that is kept.
 """
 
@@ -20,6 +27,7 @@ from audit.chain import Anchor, Link, Problem, ProblemKind, Run, Trust
 from audit.record import LEDGER_STREAM, SPEND_STREAM, VALID
 from audit.row import COLUMNS, QUARANTINED, REPEATED, read_columns
 from audit.stored import House, Stored
+from licet.event import EventKind
 
 PROGRESS_EVERY: Final = 50_000
 MAX_PROBLEMS: Final = 1_000
@@ -154,6 +162,9 @@ def check_columns(row: Row, scope: Scope) -> Iterator[Problem]:
         if name in row and _differs(row[name], expected[name]):
             seen = f"column {name} is {_short(row[name])}, the event says {_short(expected[name])}"
             yield Problem(ProblemKind.COLUMN, where, str(row["event_id"]), seen)
+    if row["kind"] == EventKind.LEDGER_CHANGED and message.subject.rpartition(".")[2] != str(row["seq"]):
+        detail = f"outbox row {row['seq']} under subject `{message.subject}`"
+        yield Problem(ProblemKind.REPLACED, where, str(row["event_id"]), detail)
     signature = str(expected["signature"])
     if signature not in {"", VALID}:
         yield Problem(_signature_kind(signature), where, str(row["event_id"]), signature)

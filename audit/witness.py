@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from audit.calls import call_problems
 from audit.chain import Problem, ProblemKind
+from audit.findings import MAX_READ_TIER
 from audit.record import SPEND_STREAM
 from audit.verify import CHECKED, ORDER, Report, Scope, log_gaps, verify_rows
 
@@ -23,6 +25,29 @@ WHERE kind = 'spend.reserved' AND js_time < now() - toIntervalSecond({grace:UInt
     WHERE kind IN ('decision.allowed', 'decision.modified') AND endsWith(source, '/decider'))
 ORDER BY js_seq
 """
+_PASSED: Final = """
+SELECT event_id, js_stream, js_seq, kind, decision_id FROM events
+WHERE (kind = 'door.passed' OR kind = 'ledger.changed' AND issuer IN ('', 'permit'))
+  AND js_time < now() - toIntervalSecond({grace:UInt32})
+  AND decision_id IN (
+    SELECT decision_id FROM events
+    WHERE kind IN ('decision.allowed', 'decision.modified') AND endsWith(source, '/decider')
+      AND (tier > {read:UInt32} OR amount_minor != 0))
+  AND decision_id NOT IN (SELECT decision_id FROM events WHERE kind = 'spend.reserved')
+  AND (spend_id = '' OR spend_id NOT IN (SELECT spend_id FROM events WHERE kind = 'spend.reserved'))
+ORDER BY js_stream, js_seq
+"""
+_TWICE: Final = """
+SELECT js_stream, {column} AS what, groupArray(js_seq) AS seqs FROM events
+WHERE {condition}
+GROUP BY js_stream, what HAVING uniqExact(js_seq) > 1
+ORDER BY js_stream, what
+"""
+_WRITE_ONCE: Final = (
+    ("js_subject", "startsWith(js_subject, 'licet.spend.') OR startsWith(js_subject, 'licet.ledger.')"),
+    ("event_id", "kind IN ('spend.reserved', 'spend.outcome', 'ledger.changed')"),
+)
+"""What stands once in a stream that is written once: a subject, and a record."""
 _HOLES: Final = """
 SELECT number, times FROM (
     SELECT number, times, any(number) OVER w AS before
@@ -39,6 +64,9 @@ def verify_store(client: Any, scope: Scope, progress: Callable[[int, int], None]
     report = verify_rows(rows(client), scope, lambda done: progress(done, total))
     report.add(stream_problems(client))
     report.add(spent_without_decision(client))
+    report.add(replaced(client))
+    report.add(executed_without_spend(client))
+    report.add(call_problems(client, SETTINGS))
     return report
 
 
@@ -88,3 +116,22 @@ def spent_without_decision(client: Any) -> Iterator[Problem]:
         detail = f"decision {decision_id} is not on record"
         where = f"spend log {js_seq}"
         yield Problem(ProblemKind.SPENT_WITHOUT_DECISION, where, str(event_id), detail)
+
+
+def replaced(client: Any) -> Iterator[Problem]:
+    """Name records and subjects in two places of a write-once stream: one is in another's place."""
+    for column, condition in _WRITE_ONCE:
+        sql = _TWICE.format(column=column, condition=condition)
+        for stream, what, seqs in client.query(sql, settings=SETTINGS).result_rows:
+            shown = ", ".join(str(seq) for seq in sorted(seqs)[:10])
+            yield Problem(ProblemKind.REPLACED, str(stream), "", f"{column} {what} is at {shown}")
+
+
+def executed_without_spend(client: Any) -> Iterator[Problem]:
+    """Name what a door let pass, or a ledger changed, under a spending permit that was never reserved."""
+    given = {"grace": GRACE_S, "read": MAX_READ_TIER}
+    for event_id, stream, seq, kind, decision_id in client.query(
+        _PASSED, parameters=given, settings=SETTINGS
+    ).result_rows:
+        detail = f"{kind} of decision {decision_id}, but no reserve is on record"
+        yield Problem(ProblemKind.EXECUTED_WITHOUT_SPEND, f"{stream} {seq}", str(event_id), detail)

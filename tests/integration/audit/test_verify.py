@@ -19,15 +19,17 @@ from audit.witness import verify_store
 from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash
 from licet.identity import audience_of, decider_id, sidecar_id
 from licet.keys import KeyRole, KeySet, PublicKey
-from licet.spend import reserve_payload, spend_id
+from licet.spend import outcome_payload, reserve_payload, spend_id
 from licet.statement import PayloadType, SigningKey, canonical
 from licet.v1.decision_pb2 import Decision, DecisionType
 from licet.v1.event_pb2 import Event
+from licet.v1.guard_pb2 import LedgerChange
+from licet.v1.spend_pb2 import OUTCOME_EXECUTED
 
 DECIDER = decider_id("licet.local", "dev")
 SIDECAR = sidecar_id("licet.local", "dev", "finance")
 AUDIENCE = audience_of("licet.local", "dev", "finance")
-AUDIT, SPEND = "LICET_AUDIT_dev", "LICET_SPEND_LOG_dev"
+AUDIT, SPEND, LEDGER = "LICET_AUDIT_dev", "LICET_SPEND_LOG_dev", "LICET_LEDGER_dev"
 SUBJECTS = {DECIDER: "licet.audit.dev.decider.main", SIDECAR: "licet.audit.dev.sidecar.finance"}
 START_US = 1_790_000_000_000_000
 HOUR_US = 3_600_000_000
@@ -204,8 +206,10 @@ def scope(*, keys: Any = None, revoked: Any = None, anchors: Any = ()) -> Any:
     )
 
 
-def kinds(store: Any, **given: Any) -> Any:
+def kinds(store: Any, *, calls: bool = False, **given: Any) -> Any:
+    """What the verifier names; `calls`: also what follows from it, that calls are not what events make."""
     report = verify_store(store.client, scope(**given))
+    report.problems = [one for one in report.problems if calls or one.kind is not ProblemKind.CALL]
     return {problem.kind for problem in report.problems}, report
 
 
@@ -214,7 +218,7 @@ def change(store: Any, sql: Any) -> None:
 
 
 def test_honest_store_is_sound(kept: Any) -> None:
-    found, report = kinds(kept)
+    found, report = kinds(kept, calls=True)
     assert (found, report.sound, report.runs) == (set(), True, 2)
     assert report.rows == len(honest()) + 3
 
@@ -535,3 +539,166 @@ def test_export_that_was_changed_is_refused(kept: Any, tmp_path: Any) -> None:
     for name in ("changed", "cut"):
         with pytest.raises(export.ExportError):
             export.read(tmp_path / name)
+
+
+# --- records in another's place, calls and ledgers
+
+
+def outcome(number: int, seq: int) -> Stored:
+    decided = decision(number)
+    payload = outcome_payload(
+        environment="dev", spend_id=decided.spend_id, round=0, attempt=f"{number:032x}",
+        outcome=OUTCOME_EXECUTED, sidecar=SIDECAR, recorded_at_ms=START_US // 1000, status_code=0,
+        decision_id=decided.decision_id,
+    )  # fmt: skip
+    body = canonical(KEYS["spend"][0].sign(PayloadType.SPEND, payload))
+    subject = f"licet.spend.dev.finance.{decided.spend_id}.0.outcome"
+    return Stored(SPEND, subject, seq, START_US + seq, body, origin_seq=seq)
+
+
+def ledger(number: int, seq: int, amount: int = 5000) -> Stored:
+    decided = decision(number)
+    row = LedgerChange(
+        outbox_seq=seq, audience=AUDIENCE, spend_id=decided.spend_id, entry=1,
+        decision_id=decided.decision_id,
+        change_id=f"c/{number}", resource="order:O1", tenant="t1", account="a", amount_minor=amount,
+        currency="USD", committed_at_us=START_US, issuer="permit",
+    )  # fmt: skip
+    return Stored(LEDGER, f"licet.ledger.dev.finance.{seq}", seq, START_US + seq, canonical(row))
+
+
+@pytest.fixture
+def spent(store: Any, insert: Any) -> Any:
+    """An honest store of three calls that were reserved, executed and changed the ledger."""
+    insert(honest())
+    insert([reserve(number, seq=number + 1) for number in range(3)])
+    insert([outcome(number, number + 4) for number in range(3)])
+    insert([ledger(number, number + 1) for number in range(3)])
+    return store
+
+
+def put_in_place(store: Any, insert: Any, old: Stored, copy: Stored, **changed: Any) -> None:
+    """What an attacker with ClickHouse does: a row away, another one in its place, columns and all."""
+    from audit.row import COLUMNS, insert_settings
+    from audit.writer import encode
+
+    where = f"js_stream = '{old.stream}' AND js_seq = {old.seq}"
+    change(store, f"ALTER TABLE events DELETE WHERE {where}")
+    row = replace(copy, seq=old.seq, time_us=old.time_us, origin_seq=old.origin_seq, **changed)
+    settings = dict(insert_settings(f"attacker:{old.stream}:{old.seq}:{time.time()}"))
+    store.client.raw_insert("events", COLUMNS, encode([row], OWNER), fmt="Protobuf", settings=settings)
+
+
+def test_store_of_executed_calls_is_sound(spent: Any) -> None:
+    found, report = kinds(spent, calls=True)
+    assert (found, report.problems, report.sound) == (set(), [], True)
+
+
+@pytest.mark.negative(40)
+def test_reserve_and_outcome_replaced_by_copies_of_another_steps_records_are_named(
+    spent: Any, insert: Any
+) -> None:
+    put_in_place(spent, insert, reserve(0, seq=1), reserve(2, seq=3))
+    found, report = kinds(spent)
+    assert {ProblemKind.REPLACED, ProblemKind.EXECUTED_WITHOUT_SPEND} <= found
+    assert any("is at 1, 3" in problem.detail for problem in report.problems)
+    put_in_place(spent, insert, outcome(0, 4), outcome(2, 6))
+    assert any("is at 4, 6" in problem.detail for problem in kinds(spent)[1].problems)
+
+
+@pytest.mark.negative(40)
+def test_record_under_the_subject_of_the_one_it_replaces_is_named(spent: Any, insert: Any) -> None:
+    old = reserve(0, seq=1)
+    put_in_place(spent, insert, old, reserve(2, seq=3), subject=old.subject)
+    found, report = kinds(spent)
+    assert {ProblemKind.REPLACED, ProblemKind.BAD_SIGNATURE} <= found
+    assert any(problem.detail == "SUBJECT_MISMATCH" for problem in report.problems)
+
+
+@pytest.mark.negative(40)
+def test_ledger_row_under_another_rows_subject_is_named(spent: Any, insert: Any) -> None:
+    put_in_place(spent, insert, ledger(0, 1), ledger(2, 3), subject="licet.ledger.dev.finance.1")
+    assert ProblemKind.REPLACED in kinds(spent)[0]
+
+
+@pytest.mark.negative(40)
+def test_ledger_change_whose_permit_was_never_reserved_is_named(spent: Any, insert: Any) -> None:
+    insert([ledger(7, 4)])
+    found, report = kinds(spent)
+    assert found == {ProblemKind.EXECUTED_WITHOUT_SPEND}
+    assert decision(7).decision_id in report.problems[0].detail
+
+
+@pytest.mark.negative(40)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        f"ALTER TABLE call_states DELETE WHERE decision_id = '{1:032x}'",
+        f"INSERT INTO call_states (decision_id, day, decision) VALUES ('{1:032x}', '2026-09-21', 'deny')",
+        f"INSERT INTO call_states (decision_id, day, decision) VALUES ('{999:032x}', '2026-09-21', 'allow')",
+        f"CREATE OR REPLACE VIEW calls AS SELECT * FROM calls_kept WHERE decision_id != '{1:032x}'",
+    ],
+    ids=["emptied", "changed", "invented", "view redefined"],
+)
+def test_calls_that_are_not_what_their_events_make_are_named(spent: Any, attack: Any) -> None:
+    if "VIEW" in attack:
+        text = spent.value(
+            "SELECT as_select FROM system.tables WHERE name = 'calls' AND database = currentDatabase()"
+        )
+        change(spent, f"CREATE VIEW calls_kept AS {text}")
+    change(spent, attack)
+    found, report = kinds(spent, calls=True)
+    assert found == {ProblemKind.CALL}
+    assert report.found == 1
+
+
+@pytest.mark.negative(40)
+def test_other_tools_sidecar_cannot_put_its_word_into_a_decisions_call(spent: Any, insert: Any) -> None:
+    decided = decision(1)
+    before = spent.rows("SELECT * FROM calls WHERE decision_id = {d:String}", d=decided.decision_id)
+    body = canonical(
+        Event(
+            version=1, event_id="cc" * 16, source=sidecar_id("licet.local", "dev", "crm"), seq=1,
+            stream="cc" * 16,
+            prev_hash=bytes(32), time_us=START_US, kind="door.refused", reason="ROUND_SPENT",
+            environment="dev",
+            decision_id=decided.decision_id, spend_id="ff" * 16, tool="finance",
+        )
+    )  # fmt: skip
+    insert([Stored(AUDIT, "licet.audit.dev.sidecar.crm", len(honest()) + 1, START_US + HOUR_US, body)])
+    after = spent.rows("SELECT * FROM calls WHERE decision_id = {d:String}", d=decided.decision_id)
+    assert after == before
+
+
+@pytest.mark.asyncio
+@pytest.mark.negative(40)
+async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream_only(house: Any) -> None:
+    from audit.origin import origin_problems
+    from audit.witness import SETTINGS
+    from licet.streams import connect
+
+    house.start_writer(LICET_KEYS_DIR="")
+    for seq in (1, 2, 3):
+        row = ledger(seq, seq)
+        await house.publish([row.data], row.subject, "sidecar-finance")
+    await house.until(house.stored(3, LEDGER))
+    nc = await connect(house.nats.settings("audit-writer"), "test")
+
+    async def against_jetstream() -> tuple[list[Any], list[str]]:
+        notes: list[str] = []
+        found = origin_problems(nc, house.store.client, "dev", dict(SETTINGS), notes)
+        return [problem async for problem in found], notes
+
+    problems, notes = await against_jetstream()
+    assert problems == []
+    assert f"{LEDGER}: 3 messages compared with JetStream" in notes
+    old = replace(
+        ledger(2, 2),
+        time_us=house.store.value(
+            "SELECT js_time_us FROM events WHERE js_stream = {s:String} AND js_seq = 2", s=LEDGER
+        ),
+    )
+    put_in_place(house.store, None, old, ledger(2, 2, amount=-1))
+    problems, _ = await against_jetstream()
+    await nc.close()
+    assert [(str(one.kind), one.where) for one in problems] == [("row differs from JetStream", f"{LEDGER} 2")]
