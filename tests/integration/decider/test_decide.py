@@ -207,6 +207,28 @@ async def test_flood_uses_up_its_own_callers_quota_before_any_work(ground: Groun
         await house.close()
 
 
+async def test_failures_leave_room_in_the_spool_for_decisions(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("licet.journal.queue.CROWDED_SHARE", 0.0)  # as if half the spool waited
+    assert (await house.decide(call_id="c0")).decision == DECISION_TYPE_ALLOW
+    await house.finance.server.stop(0)
+    for number in range(1, 6):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await house.decide(call_id=f"c{number}")
+        assert reason_of(error.value) == "FACTS_UNAVAILABLE"
+    told: list[int] = []
+    for _ in range(40):
+        events = [event for event in await house.events() if event.kind == "decision.failed"]
+        told = [int(event.detail.split()[0]) for event in events]
+        if sum(told) == 5:
+            break
+        await asyncio.sleep(0.1)
+    assert sum(told) == 5
+    assert len(told) < 5
+    assert len([e for e in await house.events() if e.kind == "decision.allowed" and e.call_id == "c0"]) == 1
+
+
 def reason_of(error: grpc.aio.AioRpcError) -> str:
     from google.rpc import error_details_pb2, status_pb2
 

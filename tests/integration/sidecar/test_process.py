@@ -193,6 +193,24 @@ async def test_a_drain_ends_open_calls_with_their_events_and_refuses_new_ones(ri
     assert rig.refunded(order) == 5_000
 
 
+async def test_a_flood_is_counted_and_told_to_its_last_second_when_the_door_is_stopped(rig: Rig) -> None:
+    served = await Served.start(rig, quota_per_second=0.01, quota_burst=2)
+    await rig.mark()
+    async with aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        method = channel.unary_unary("/fin.v1.Finance/IssueRefund")
+        for _ in range(14):
+            with pytest.raises(aio.AioRpcError):
+                await method(b"", metadata=((DEV_IDENTITY, AGENT),))
+    served.process.send_signal(signal.SIGTERM)
+    assert (await served.ended())[0] == 0
+    events = await rig.door_events(4, within_s=1)
+    flood = [event for event in events if event.reason == "QUOTA_EXCEEDED"]
+    assert [event.reason for event in events if event not in flood] == ["NO_PERMIT"] * 2
+    assert sum(int(event.detail.split()[0]) for event in flood) == 12
+    assert len(flood) <= 3
+    assert {event.caller for event in flood} == {AGENT}
+
+
 async def test_readiness_names_what_is_missing(rig: Rig) -> None:
     sidecar = rig.sidecars[0]
     assert set(sidecar.reasons()) == {"keys", "beacon", "store", "tool", "guard", "spool", "door"}
