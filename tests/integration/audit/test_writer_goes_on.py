@@ -1,0 +1,42 @@
+"""The writer goes on after an exception that nobody foresaw, and passes over no batch."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from audit import writer as under_test
+from audit.stored import House
+from audit.writer import StreamWriter
+from licet.streams import connect
+
+AUDIT = "LICET_AUDIT_dev"
+
+
+@pytest.mark.asyncio
+async def test_batch_that_cannot_be_encoded_once_is_written_later_and_none_is_lost(
+    house: Any, event: Any, monkeypatch: Any, caplog: Any
+) -> None:
+    true, calls = under_test.encode, []
+
+    def encode(*given: Any) -> bytes:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("Value out of range")
+        return true(*given)
+
+    monkeypatch.setattr(under_test, "encode", encode)
+    monkeypatch.setattr(under_test, "UNEXPECTED_S", 0.05)
+    await house.publish([event(number) for number in range(1, 101)])
+    nc = await connect(house.nats.settings("audit-writer"), "test")
+    writer = StreamWriter(nc, house.store.address.client(), AUDIT, "test", 1000)
+    with caplog.at_level(logging.ERROR):
+        running = asyncio.create_task(writer.run(lambda: House("dev", "licet.local", None)))
+        await house.until(house.stored(100))
+        assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await nc.close()
+    house.assert_exact(100)
+    assert "writer.failed" in caplog.text
