@@ -117,8 +117,9 @@ def timeline(
     """Write the story of a task as one HTML page that opens offline in any browser."""
     from clickhouse_connect.driver.exceptions import Error
 
-    from audit.evidence import cut_of, task_rows
+    from audit.evidence import task_rows
     from audit.settings import StoreSettings
+    from audit.story import cut_of
     from audit.timeline import page
 
     try:
@@ -152,11 +153,12 @@ def score(
 
     from clickhouse_connect.driver.exceptions import Error
 
-    from audit.evidence import cut_of, task_rows
+    from audit.evidence import task_rows
     from audit.findings import FindingClass
     from audit.score import read_weights
     from audit.score import score as compute
     from audit.settings import StoreSettings
+    from audit.story import cut_of
 
     try:
         source = weights.read_text() if weights else files("audit").joinpath("weights.json").read_text()

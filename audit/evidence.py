@@ -12,23 +12,13 @@ JetStream's is replaced by it. Whether the store tells the truth is `licet audit
 quarantined messages are never evidence.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from audit.findings import (
-    WINDOW_US,
-    Change,
-    Decided,
-    Ended,
-    Finding,
-    Reserved,
-    Story,
-    classify,
-)
-from audit.record import CEILINGS, VALID
+from audit.findings import WINDOW_US, Change, Finding, Story, classify
+from audit.story import DAY_US, MAX_ROWS, Row, held_time, of_kind, story_of
 
 FIELDS: Final = (
     "event_id", "source", "time_us", "kind", "decision", "reason", "environment", "tenant", "principal",
@@ -38,11 +28,8 @@ FIELDS: Final = (
     "finding", "detail", "config_seq", "not_after_ms", "account", "issuer", "signature", "js_time_us",
 )  # fmt: skip
 """Columns that evidence shows."""
-MAX_ROWS: Final = 10_000
-"""Rows read of one step and sort, and of one resource; a step has a handful."""
 DOOR_ROWS: Final = 1_000
-"""Rows read of one step, sidecar, kind and reason at the door; `refusals_of` counts all of them."""
-DAY_US: Final = 86_400_000_000
+"""Rows read of one step, sidecar, kind and reason at the door; `doors` counts all of them."""
 _NO_DOOR: Final = "NOT startsWith(kind, 'door.')"
 _STEP: Final = "if(spend_id != '', spend_id, decision_id)"
 _SORT: Final = (
@@ -56,8 +43,6 @@ WHERE startsWith(kind, 'door.') AND ((spend_id != '' AND spend_id IN {spends:Arr
     OR (decision_id != '' AND decision_id IN {decisions:Array(String)}))
 GROUP BY source, kind, reason ORDER BY first_us, source, kind, reason LIMIT 1000
 """
-
-Row = Mapping[str, Any]
 
 
 class NoEvidenceError(Exception):
@@ -152,10 +137,10 @@ def read(
     doors = _refusals(client, sorted(steps), sorted(ids))
     return Evidence(
         spend_id=step,
-        policy=_of(rows, "decision.", "approval."),
-        authorization=_of(rows, "door.", "spend."),
-        ledger=_of(rows, "ledger."),
-        findings=_of(rows, "finding."),
+        policy=of_kind(rows, "decision.", "approval."),
+        authorization=of_kind(rows, "door.", "spend."),
+        ledger=of_kind(rows, "ledger."),
+        findings=of_kind(rows, "finding."),
         story=found,
         finding=classify(found, now_us=now_us),
         doors=doors,
@@ -202,22 +187,6 @@ def _select(client: Any, condition: str, limit: str, parameters: Mapping[str, An
     return [dict(zip(FIELDS, row, strict=True)) for row in result.result_rows]
 
 
-def cut_of(rows: Iterable[Row], limit: int = MAX_ROWS) -> tuple[str, ...]:
-    """Return the sorts of rows of which there are more than `limit` of one step, so not all were read."""
-    counts = Counter(
-        (str(row["spend_id"] or row["decision_id"]), _sort(str(row["kind"])))
-        for row in rows
-        if not str(row["kind"]).startswith("door.")
-    )
-    return tuple(sorted({sort for (_, sort), count in counts.items() if count > limit}))
-
-
-def _sort(kind: str) -> str:
-    if kind in {"decision.allowed", "decision.modified"}:
-        return "allowed"
-    return "denied" if kind.startswith("decision.") else kind
-
-
 def rows_of_steps(
     client: Any, spend_ids: Sequence[str], decision_ids: Sequence[str], *, since_us: int = 0
 ) -> list[Row]:
@@ -258,16 +227,6 @@ def beside_rows(client: Any, rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def held_time(row: Row) -> int:
-    """Return when it happened, in Unix µs: its source's word, held to JetStream's clock.
-
-    A row is stored after it happened, up to a day later when its tool was away. Whoever says otherwise could
-    move his row out of every window, or make the windows themselves useless.
-    """
-    told, stored = int(row["time_us"]), int(row["js_time_us"])
-    return told if stored - DAY_US <= told <= stored + WINDOW_US else stored
-
-
 def _clamped(time_us: int) -> int:
     """As the column `time` is: held within 1970 to 2100."""
     return max(min(time_us, 4102444800000000), 0)
@@ -277,144 +236,3 @@ def unique(rows: Iterable[Row]) -> list[Row]:
     """Return the rows, each event once, oldest first."""
     by_id = {(str(row["event_id"]), str(row["kind"]), str(row["source"])): row for row in rows}
     return sorted(by_id.values(), key=lambda row: int(row["time_us"]))
-
-
-def _of(rows: Iterable[Row], *prefixes: str) -> tuple[Row, ...]:
-    return tuple(row for row in rows if str(row["kind"]).startswith(prefixes))
-
-
-def story_of(
-    rows: Sequence[Row],
-    beside: Iterable[Row] = (),
-    *,
-    label: tuple[str, ...] | None = None,
-    ledger_rows: tuple[Change, ...] | None = None,
-) -> Story:
-    """Return the story that the rows of one step tell; `beside`: what else happened to its resource."""
-    own = {(row["event_id"], row["kind"], row["source"]) for row in rows}
-    beside = list(beside)
-    others = [row for row in beside if (row["event_id"], row["kind"], row["source"]) not in own]
-    cut = cut_of(rows) + tuple(f"beside: {sort}" for sort in _cut_beside(beside))
-    rows, strangers = split(rows)
-    return Story(
-        decisions=tuple(decided(row) for row in _of(rows, "decision.") if is_decision(row)),
-        door_passed=any(row["kind"] == "door.passed" for row in rows),
-        door_refusals=tuple(dict.fromkeys(str(row["reason"]) for row in _of(rows, "door.refused"))),
-        reserves=tuple(_reserved(row) for row in _of(rows, "spend.reserved")),
-        outcomes=tuple(
-            Ended(int(row["round"]), str(row["outcome"]), str(row["signature"]), held_time(row))
-            for row in _of(rows, "spend.outcome")
-        ),
-        changes=tuple(change(row) for row in _of(rows, "ledger.changed")),
-        other_changes=tuple(change(row) for row in _of(others, "ledger.changed")),
-        other_decisions=tuple(decided(row) for row in _of(others, "decision.") if is_decision(row)),
-        ledger_rows=ledger_rows,
-        approvals=tuple(str(name) for row in _of(rows, "decision.", "door.") for name in row["approvals"]),
-        label=label,
-        strangers=tuple(dict.fromkeys(_stranger(row) for row in strangers)),
-        cut=cut,
-    )
-
-
-def split(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the rows that are evidence of the step, and those that only name it.
-
-    A sidecar's account writes under its own tool's subjects, but any spend or decision id. So what the door,
-    the spend log and the ledger say counts only from the tool that the decision is for; with no decision on
-    record, from any. A spend record counts only if its signature holds.
-    """
-    rows = list(rows)
-    tools = {str(row["tool"]) for row in _of(rows, "decision.") if is_decision(row) and row["tool"]}
-    fitting: list[Row] = []
-    strangers: list[Row] = []
-    for row in rows:
-        kind = str(row["kind"])
-        fits = not tools or not kind.startswith(("door.", "spend.", "ledger.")) or tool_of(row) in tools
-        if kind.startswith("spend.") and row["signature"] != VALID:
-            fits = False
-        (fitting if fits else strangers).append(row)
-    return fitting, strangers
-
-
-def tool_of(row: Row) -> str:
-    """Return whose word a row is: the tool of the subject that it came under, not what it says itself."""
-    if str(row["kind"]).startswith("door."):
-        return str(row["source"]).rpartition("/sidecar/")[2]
-    return str(row["tool"])
-
-
-def _stranger(row: Row) -> str:
-    signature = str(row["signature"])
-    if str(row["kind"]).startswith("spend.") and signature != VALID:
-        return f"{row['kind']} of `{tool_of(row)}` with signature {signature or 'unknown'}"
-    return f"{row['kind']} of `{tool_of(row)}`"
-
-
-def _cut_beside(rows: Iterable[Row]) -> tuple[str, ...]:
-    counts = Counter((row["tenant"], row["tool"], row["resource"], _sort(str(row["kind"]))) for row in rows)
-    return tuple(sorted({key[-1] for key, count in counts.items() if count > MAX_ROWS}))
-
-
-def is_decision(row: Row) -> bool:
-    """Whether this is a decider's own word; the writer lets nobody else say decision.*."""
-    return str(row["source"]).endswith("/decider")
-
-
-def decided(row: Row) -> Decided:
-    """Return the decision that a decision.* row records."""
-    return Decided(
-        decision_id=str(row["decision_id"]),
-        spend_id=str(row["spend_id"]),
-        decision=str(row["decision"]) or _DECISION_OF_KIND.get(str(row["kind"]), "failed"),
-        reason=str(row["reason"]),
-        tenant=str(row["tenant"]),
-        tool=str(row["tool"]),
-        resource=str(row["resource"]),
-        time_us=held_time(row),
-        tier=int(row["tier"]),
-        amount_minor=int(row["amount_minor"]),
-        currency=str(row["currency"]),
-        call_digest=str(row["call_digest"]),
-        rule_ids=tuple(str(rule) for rule in row["rule_ids"]),
-        not_after_ms=int(row["not_after_ms"]),
-        hold_id=str(row["hold_id"]),
-    )
-
-
-_DECISION_OF_KIND: Final = {
-    "decision.allowed": "allow",
-    "decision.modified": "modify",
-    "decision.denied": "deny",
-    "decision.held": "hold",
-}
-
-
-def _reserved(row: Row) -> Reserved:
-    return Reserved(
-        decision_id=str(row["decision_id"]),
-        round=int(row["round"]),
-        attempt=str(row["attempt"]),
-        signature=str(row["signature"]),
-        not_after_ms=int(row["not_after_ms"]),
-        ceilings=str(row["detail"]) == CEILINGS,
-        time_us=held_time(row),
-    )
-
-
-def change(row: Row) -> Change:
-    """Return the ledger row that a ledger.changed event records."""
-    return Change(
-        spend_id=str(row["spend_id"]),
-        decision_id=str(row["decision_id"]),
-        tenant=str(row["tenant"]),
-        tool=str(row["tool"]),
-        resource=str(row["resource"]),
-        entry=int(row["entry"]),
-        change_id=str(row["change_id"]),
-        account=str(row["account"]),
-        amount_minor=int(row["amount_minor"]),
-        currency=str(row["currency"]),
-        time_us=held_time(row),
-        call_digest=str(row["call_digest"]),
-        issuer=str(row["issuer"]),
-    )

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from audit.evidence import Row
 from audit.findings import Decided, Finding, Story, moved
+from audit.story import Row
 from licet.tracing import TraceContext
 
 MAX_MINOR: Final = (1 << 63) - 1

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from clickhouse_connect.driver.exceptions import OperationalError
 
-from audit.evidence import Row, beside_rows, change, rows_of_steps, split, story_of
+from audit.evidence import beside_rows, rows_of_steps
 from audit.fence import FenceError, Fencer, Patience
 from audit.finding_event import decided_of, event_fields, group, linked, name_of
 from audit.findings import (
@@ -33,6 +33,7 @@ from audit.findings import (
     fence_due,
 )
 from audit.ledger_reader import LedgerReader, LedgerReaderError
+from audit.story import Row, change, split, story_of
 from licet import telemetry
 from licet.event import EventKind
 from licet.journal.spool import SpoolError

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from audit.evidence import Evidence, Row
+from audit.evidence import Evidence
+from audit.story import Row
 
 WIDTH: Final = 100
 FEW: Final = 5

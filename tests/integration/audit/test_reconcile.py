@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from audit import story
 from audit.evidence import read, task_rows
 from audit.fence import FenceError
 from audit.findings import FENCE_GRACE_MS
@@ -387,16 +388,14 @@ async def test_step_whose_judging_raises_pages_and_the_others_are_judged(
     world: Any, monkeypatch: Any, caplog: Any
 ) -> None:
     bad, good = world.executed(1, "O1"), world.executed(2, "O2")
-    import audit.reconcile as under_test
-
-    true = under_test.classify
+    from audit.findings import classify as true
 
     def classify(story: Any, **given: Any) -> Any:
         if any(decided.spend_id == bad for decided in story.decisions):
             raise ValueError("Value out of range: 1")
         return true(story, **given)
 
-    monkeypatch.setattr(under_test, "classify", classify)
+    monkeypatch.setattr("audit.reconcile.classify", classify)
     for number in range(8):
         await world.reconciler.poll(LATER + number * 40_000_000)
     names = [(finding, fields["spend_id"]) for _, finding, fields in world.findings.raised]
@@ -553,7 +552,8 @@ def test_evidence_that_was_cut_says_so_and_is_judged_by_nobody(world: Any, monke
 
     step = world.executed()
     monkeypatch.setattr(under_test, "MAX_ROWS", 1)
-    monkeypatch.setattr(under_test.cut_of, "__defaults__", (1,))
+    monkeypatch.setattr(story, "MAX_ROWS", 1)
+    monkeypatch.setattr(story.cut_of, "__defaults__", (1,))
     found = read(world.store.client, now_us=LATER, spend_id=step)
     assert found.cut == ("ledger.changed", "beside: ledger.changed")
     assert found.to_dict()["complete"] is False
