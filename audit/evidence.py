@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from audit.findings import WINDOW_US, Change, Finding, Story, classify
-from audit.story import DAY_US, MAX_ROWS, Row, held_time, of_kind, story_of
+from audit.story import DAY_US, MAX_ROWS, Row, held_time, is_decision, of_kind, story_of
 
 FIELDS: Final = (
     "event_id", "source", "time_us", "kind", "decision", "reason", "environment", "tenant", "principal",
@@ -124,11 +124,10 @@ def read(
     rows = _start(client, spend_id, decision_id, task_id, call_id)
     if not rows:
         raise NoEvidenceError("the store has nothing of this step; is the writer behind?")
-    steps = {str(row["spend_id"]) for row in rows if row["spend_id"]}
-    ids = {str(row["decision_id"]) for row in rows if row["decision_id"]}
+    steps = {spend_id} if spend_id else _told(rows, "spend_id")
     if steps:
         rows = unique([*rows, *_rows(client, "spend_id IN {ids:Array(String)}", {"ids": sorted(steps)})])
-        ids |= {str(row["decision_id"]) for row in rows if row["decision_id"]}
+    ids = _told(rows, "decision_id")
     if ids:
         rows = unique([*rows, *_rows(client, "decision_id IN {ids:Array(String)}", {"ids": sorted(ids)})])
     step = spend_id or next(iter(sorted(steps)), "")
@@ -146,6 +145,16 @@ def read(
         doors=doors,
         cut=found.cut,
     )
+
+
+def _told(rows: Iterable[Row], name: str) -> set[str]:
+    """Return the ids that the decider's own rows name; those of all rows where it said nothing.
+
+    Anybody can name two steps in one row: that must not make one story of them.
+    """
+    rows = list(rows)
+    own = {str(row[name]) for row in of_kind(rows, "decision.") if is_decision(row) and row[name]}
+    return own or {str(row[name]) for row in rows if row[name]}
 
 
 def _refusals(client: Any, spends: Sequence[str], decisions: Sequence[str]) -> tuple[Row, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from audit.findings import Decided, Finding, Story, moved
-from audit.story import Row
+from audit.story import Row, is_decision
 from licet.tracing import TraceContext
 
 MAX_MINOR: Final = (1 << 63) - 1
@@ -33,8 +33,8 @@ def group(rows: Iterable[Row], steps: Iterable[str]) -> dict[str, list[Row]]:
     """Return the rows of each step; a row that has only a decision id goes to that decision's step."""
     rows = list(rows)
     step_of = {
-        str(row["decision_id"]): str(row["spend_id"] or row["decision_id"])
-        for row in rows
+        str(row["decision_id"]): str(row["spend_id"])
+        for row in sorted(rows, key=_is_deciders)  # the decider's word comes last, and stays
         if row["decision_id"] and row["spend_id"]
     }
     wanted = set(steps)
@@ -45,6 +45,10 @@ def group(rows: Iterable[Row], steps: Iterable[str]) -> dict[str, list[Row]]:
         for step in own & wanted:
             grouped[step].append(row)
     return grouped
+
+
+def _is_deciders(row: Row) -> bool:
+    return str(row["kind"]).startswith("decision.") and is_decision(row)
 
 
 def event_fields(rows: Sequence[Row], finding: Finding) -> dict[str, Any]:

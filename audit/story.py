@@ -90,16 +90,20 @@ def split(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
 
     A sidecar's account writes under its own tool's subjects, but any spend or decision id. So what the door,
     the spend log and the ledger say counts only from the tool that the decision is for; with no decision on
-    record, from any. A spend record counts only if its signature holds.
+    record, from any. A spend record counts only if its signature holds. Nor does a row count that names a
+    decision of this step beside the spend id of another one.
     """
     rows = list(rows)
     tools = {str(row["tool"]) for row in of_kind(rows, "decision.") if is_decision(row) and row["tool"]}
+    spends = {str(row["spend_id"]) for row in of_kind(rows, "decision.") if is_decision(row)} - {""}
     fitting: list[Row] = []
     strangers: list[Row] = []
     for row in rows:
         kind = str(row["kind"])
         fits = not tools or not kind.startswith(("door.", "spend.", "ledger.")) or tool_of(row) in tools
         if kind.startswith("spend.") and row["signature"] != VALID:
+            fits = False
+        if spends and str(row["spend_id"]) not in {"", *spends}:
             fits = False
         (fitting if fits else strangers).append(row)
     return fitting, strangers

@@ -487,6 +487,24 @@ async def test_spend_record_signed_by_another_tools_key_is_no_evidence(world: An
     assert found.story.strangers == ("spend.outcome of `finance` with signature SIDECAR_MISMATCH",)
 
 
+@pytest.mark.asyncio
+async def test_row_that_names_two_steps_does_not_make_one_story_of_them(world: Any) -> None:
+    one, two = world.executed(1, "O1"), world.decide("deny", 2, "O2")
+    body = world.event(
+        world.seqs[AUDIT] + 1, kind="door.refused", source=CRM, decision="", reason="ROUND_SPENT",
+        spend_id=one, decision_id=f"{2:032x}", task_id="task", call_id="call2", tool="finance", time_us=AT,
+    )  # fmt: skip
+    world.put(AUDIT, "licet.audit.dev.sidecar.crm", body)
+    found = read(world.store.client, now_us=LATER, task_id="task", call_id="call2")
+    assert (found.spend_id, str(found.finding.finding), found.ledger) == (two, "DENIED_STOPPED", ())
+    found = read(world.store.client, now_us=LATER, decision_id=f"{2:032x}")
+    assert (found.spend_id, str(found.finding.finding)) == (two, "DENIED_STOPPED")
+    found = read(world.store.client, now_us=LATER, spend_id=one)
+    assert (found.spend_id, str(found.finding.finding)) == (one, "ALLOWED_EXECUTED")
+    await world.reconciler.poll(LATER)
+    assert sorted(world.findings.names) == ["raised ALLOWED_EXECUTED", "raised DENIED_STOPPED"]
+
+
 # --- an effect past the sidecar, and times that are none
 
 
