@@ -34,7 +34,7 @@ def _keyset(
     return keys
 
 
-UNSIGNED = "ledger rows are signed by nobody and were not compared: --nats compares them with JetStream"
+UNSIGNED = "ledger rows are signed by nobody and were not compared: --nats with --nats-user compares them with JetStream"
 KeysDir = Annotated[
     Path | None, typer.Option(envvar="LICET_KEYS_DIR", help="Has keyset.signed and root.pub.")
 ]
@@ -68,6 +68,7 @@ def verify(
     Exit status: 0 sound, 3 something is wrong, 1 could not verify.
     """
     import asyncio
+    import os
     import time
 
     from clickhouse_connect.driver.exceptions import Error
@@ -97,7 +98,7 @@ def verify(
         else:
             client = read_settings(StoreSettings).store().client()
             report = verify_store(client, scope, _progress)
-            if nats:
+            if nats and (nats_user or nats != os.environ.get("LICET_NATS_URL")):
                 where = NatsSettings(nats, nats_user, nats_password_file)
                 asyncio.run(_compare(client, where, environment, report))
             else:
