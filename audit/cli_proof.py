@@ -34,7 +34,7 @@ def _keyset(
     return keys
 
 
-UNSIGNED = "ledger rows are signed by nobody and were not compared: --nats with --nats-user compares them with JetStream"
+UNSIGNED = "nobody signs ledger rows, and they were not compared with JetStream: name --nats and --nats-user"
 KeysDir = Annotated[
     Path | None, typer.Option(envvar="LICET_KEYS_DIR", help="Has keyset.signed and root.pub.")
 ]

@@ -4,6 +4,10 @@ One row of attacks for each set of keys the attacker may hold: ClickHouse alone,
 source's own checkpoint key, which only an anchor kept elsewhere shows.
 """
 
+import asyncio
+import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -16,6 +20,7 @@ from audit.stored import House as Owner
 from audit.stored import Stored
 from audit.verify import Scope, verify_rows
 from audit.witness import verify_store
+from licet.embedded.dev_keys import make_dev_keys
 from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash
 from licet.identity import audience_of, decider_id, sidecar_id
 from licet.keys import KeyRole, KeySet, PublicKey
@@ -672,7 +677,9 @@ def test_other_tools_sidecar_cannot_put_its_word_into_a_decisions_call(spent: An
 
 @pytest.mark.asyncio
 @pytest.mark.negative(40)
-async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream_only(house: Any) -> None:
+async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream_only(
+    house: Any, tmp_path: Any
+) -> None:
     from audit.origin import origin_problems
     from audit.witness import SETTINGS
     from licet.streams import connect
@@ -701,4 +708,19 @@ async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream
     put_in_place(house.store, None, old, ledger(2, 2, amount=-1))
     problems, _ = await against_jetstream()
     await nc.close()
+    make_dev_keys(tmp_path / "keys", "dev", ("finance",), (), "licet.local")
+    told = {**house.environment(), "LICET_KEYS_DIR": str(tmp_path / "keys")}
+    command = [sys.executable, "-m", "licet", "audit", "verify", "--json"]
+    done = await asyncio.to_thread(
+        subprocess.run, command, env=told, capture_output=True, text=True, check=False
+    )
+    said = json.loads(done.stdout)
+    assert (done.returncode, [one["where"] for one in said["problems"]]) == (3, [f"{LEDGER} 2"]), done.stderr
+    del told[
+        "LICET_NATS_USER"
+    ]  # an address alone is what every process is told
+    done = await asyncio.to_thread(
+        subprocess.run, command, env=told, capture_output=True, text=True, check=False
+    )
+    assert "not compared with JetStream" in json.loads(done.stdout)["notes"][-1]
     assert [(str(one.kind), one.where) for one in problems] == [("row differs from JetStream", f"{LEDGER} 2")]
