@@ -116,7 +116,7 @@ class StreamWriter:
 
         `house` is asked for each batch, so new keys need no restart.
         """
-        failures = unexpected = 0
+        failures = unexpected = written = 0
         try:
             while True:
                 try:
@@ -129,6 +129,8 @@ class StreamWriter:
                     log(LOG, logging.WARNING, "writer.waits", stream=self._stream, error=str(error)[:300])
                     await asyncio.sleep(delay)
                 except Exception as error:  # noqa: BLE001 - one batch must not end the writer
+                    if self.written > written:  # it got on since the last one
+                        unexpected, written = 0, self.written
                     delay = min(UNEXPECTED_S * 2 ** min(unexpected, 5), LONGEST_S)
                     unexpected += 1
                     shown = {"stream": self._stream, "failures": unexpected, "error": repr(error)[:300]}
