@@ -1,7 +1,7 @@
 """Run every benchmark, or the named ones, one after the other: `python -m bench [NAME ...]`.
 
-Each prints its own figures, as ratios where two programs are compared; `python bench/NAME.py --help` says what
-else one takes. The exit status is 1 when any of them failed.
+Each prints its own figures, as ratios where two programs are compared; `python bench/NAME.py --help` says
+what else one takes. The exit status is 1 when any of them failed.
 """
 
 import subprocess
