@@ -16,13 +16,14 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from clickhouse_connect.driver.exceptions import OperationalError
 
+from audit.announce import REMEMBERED, Announcer, Recorder
 from audit.evidence import beside_rows, rows_of_steps
 from audit.fence import FenceError, Fencer, Patience
-from audit.finding_event import decided_of, event_fields, group, linked, name_of
+from audit.finding_event import decided_of, group, name_of
 from audit.findings import (
     WINDOW_US,
     Change,
@@ -34,7 +35,6 @@ from audit.findings import (
 )
 from audit.ledger_reader import LedgerReader, LedgerReaderError
 from audit.story import Row, change, split, story_of
-from licet import telemetry
 from licet.event import EventKind
 from licet.journal.spool import SpoolError
 from licet.log import log
@@ -51,8 +51,6 @@ NEW_FIELDS: Final = (
 )  # fmt: skip
 MAX_NEW: Final = 20_000
 """Rows looked at in one poll; the rest come with the next."""
-REMEMBERED: Final = 200_000
-"""Verdicts kept in memory to see a change of verdict; an older step is raised again if it changes."""
 LOOKBACK_H: Final = 24
 READER_TIER: Final = 4
 CLOCK_US: Final = 3_600_000_000
@@ -69,13 +67,6 @@ JUDGE_FAILURES: Final = 5
 """After so many failures a step is left to people, until something new is stored of it."""
 AWAY: Final = (OperationalError, StreamsError, SpoolError, OSError)
 """The store, the streams or the journal are away: no step's own fault, the whole poll starts again."""
-
-
-class Recorder(Protocol):
-    """Where findings go: a journal."""
-
-    async def append(self, kind: EventKind, **fields: Any) -> str:
-        """Record an event and return its id once it is durable."""
 
 
 UNJUDGED: Final = """
@@ -117,19 +108,15 @@ class Reconciler:
     ) -> None:
         self._client = client
         self._streams = tuple(streams)
-        self._recorder = recorder
+        self._announcer = Announcer(recorder, tracing=tracing, metrics=metrics, alert=alert)
         self._fencer = fencer
         self._readers = readers
         self._labels = labels
-        self._alert = alert
-        self._tracing = tracing or Tracing("licet-reconciler")
-        self._found = (metrics or Metrics("licet-reconciler")).counter(telemetry.METRIC_FINDINGS)
         self._cursors: dict[str, int] | None = None
         self._cursors_of_ledgers = defaultdict(int, ledger_cursors)
         self._seen_us: dict[str, int] = {}
         self._strays: dict[str, Change] = {}
         self._open: dict[str, None] = {}
-        self._verdicts: OrderedDict[str, FindingClass] = OrderedDict()
         self._strangers: OrderedDict[str, None] = OrderedDict()
         self._denied: dict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
         self._patience = Patience()
@@ -276,19 +263,15 @@ class Reconciler:
         detail = f"step {step[:100]}: {type(error).__name__}: {error}"[:400]
         log(LOG, logging.ERROR, "step.not_judged", step=step[:200], error=detail)
         try:
-            return await self._raise(step, rows, Finding(FindingClass.NOT_JUDGED, detail, True))
+            return await self._announcer.raise_finding(
+                step, rows, Finding(FindingClass.NOT_JUDGED, detail, True)
+            )
         except AWAY:
             raise
         except Exception as second:  # noqa: BLE001 - not even that can be written: the log pages
-            log(
-                LOG,
-                logging.ERROR,
-                "finding.pages",
-                step=step[:200],
-                finding="NOT_JUDGED",
-                detail=repr(second),
-            )
-            self._found.add(1, FindingClass.NOT_JUDGED)
+            shown = {"finding": FindingClass.NOT_JUDGED, "detail": repr(second)}
+            log(LOG, logging.ERROR, "finding.pages", step=step[:200], **shown)
+            self._announcer.count(FindingClass.NOT_JUDGED)
             return 0
 
     async def _story(self, rows: Sequence[Row], beside: Iterable[Row]) -> Story:
@@ -320,38 +303,7 @@ class Reconciler:
         if not finding.settled:
             return 0
         self._open.pop(step, None)
-        return await self._raise(step, rows, finding)
-
-    async def _raise(self, step: str, rows: Sequence[Row], finding: Finding) -> int:
-        before = self._verdicts.get(step)
-        if before == finding.finding:
-            return 0
-        fields = event_fields(rows, finding)
-        if before is not None:
-            await self._recorder.append(EventKind.FINDING_CLEARED, **{**fields, "finding": str(before)})
-        await self._recorder.append(EventKind.FINDING_RAISED, **fields)
-        self._trace(rows, finding)
-        self._verdicts[step] = finding.finding
-        self._verdicts.move_to_end(step)
-        self._found.add(1, str(finding.finding))
-        if finding.pages:
-            shown = {
-                name: fields.get(name, "") for name in ("finding", "resource", "tool", "tenant", "detail")
-            }
-            log(LOG, logging.ERROR, "finding.pages", step=step, **shown)
-            if self._alert is not None:
-                self._alert(fields)
-        return 1
-
-    def _trace(self, rows: Sequence[Row], finding: Finding) -> None:
-        """Leave a trace of its own, linked to the spans at the door and in the ledger that it is about."""
-        recording = self._tracing.record()
-        span = recording.span(telemetry.SPAN_RECONCILE, links=linked(rows))
-        span.set(telemetry.FINDING, str(finding.finding))
-        if finding.decided is not None:
-            span.set(telemetry.DECISION_ID, finding.decided.decision_id)
-            span.set(telemetry.SPEND_ID, finding.decided.spend_id)
-        recording.close()
+        return await self._announcer.raise_finding(step, rows, finding)
 
     async def _fence(self, step: str, rows: Sequence[Row], story: Story, now_us: int) -> None:
         for reserve in fence_due(story, now_us=now_us):
@@ -371,7 +323,7 @@ class Reconciler:
                 if failures == FENCE_FAILURES:
                     detail = f"not fenced after {failures} tries: {error}"
                     open_round = Finding(FindingClass.UNKNOWN_OUTCOME, detail, True, decided_of(story))
-                    await self._raise(step, rows, open_round)
+                    await self._announcer.raise_finding(step, rows, open_round)
             else:
                 self._patience.done(spend_id, reserve.round)
                 log(LOG, logging.INFO, "fence.closed", spend_id=spend_id, round=reserve.round)
@@ -429,7 +381,7 @@ class Reconciler:
         finding = classify(Story(changes=(seen,), other_decisions=others), now_us=now_us)
         if not finding.changes:
             return 0  # a back-office issuer's row
-        return await self._raise(f"ledger:{seen.tool}:{seen.change_id}", [], finding)
+        return await self._announcer.raise_finding(f"ledger:{seen.tool}:{seen.change_id}", [], finding)
 
     def _forget(self, now_us: int) -> None:
         for key in list(self._denied):
@@ -438,8 +390,6 @@ class Reconciler:
                 self._denied[key] = fresh
             else:
                 del self._denied[key]
-        while len(self._verdicts) > REMEMBERED:
-            self._verdicts.popitem(last=False)
 
     async def _query(self, sql: str, parameters: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         result = await asyncio.to_thread(self._client.query, sql, parameters=dict(parameters))

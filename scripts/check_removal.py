@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
 if __name__ == "__main__" and PYTHON.exists() and sys.prefix == sys.base_prefix:
-    os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606 - by hand, outside the environment
+    os.execv(PYTHON, [str(PYTHON), *sys.argv])  # by hand, outside the environment
 sys.path.insert(0, str(ROOT))
 
 import pytest  # noqa: E402 - from here on the environment's

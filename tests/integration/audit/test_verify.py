@@ -716,9 +716,7 @@ async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream
     )
     said = json.loads(done.stdout)
     assert (done.returncode, [one["where"] for one in said["problems"]]) == (3, [f"{LEDGER} 2"]), done.stderr
-    del told[
-        "LICET_NATS_USER"
-    ]  # an address alone is what every process is told
+    del told["LICET_NATS_USER"]  # an address alone is what every process is told
     done = await asyncio.to_thread(
         subprocess.run, command, env=told, capture_output=True, text=True, check=False
     )
