@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from licet.embedded.nats_accounts import accounts, users
-from licet.embedded.process import die_with_parent
+from licet.embedded.process import on_a_leash
 from licet.keyfile import DIRECTORY_MODE, SECRET_MODE, write_new
 from licet.streams import NatsSettings
 
@@ -126,12 +126,11 @@ class NatsServer:
         write_private(configuration, json.dumps(self._configuration(), indent=2))
         with (self.directory / "nats.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own binary, no shell
-                [find_binary(), "-c", str(configuration)],
+                on_a_leash((find_binary(), "-c", str(configuration))),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C must not reach it before its clients have drained
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, no lock is taken
             )
         write_private(self.directory / "nats.pid", str(self._process.pid))
 

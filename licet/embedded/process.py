@@ -5,11 +5,10 @@ the process that started it, also when that one is killed (Linux `PR_SET_PDEATHS
 by name.
 """
 
-import ctypes
 import os
-import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-_PR_SET_PDEATHSIG: Final = 1
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_LEASH: Final = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15);"  # PR_SET_PDEATHSIG, SIGTERM
+    " os.execvp(sys.argv[1], sys.argv[1:])"
+)
 _POLL_S: Final = 0.02
 _LOG_TAIL_LINES: Final = 20
 
@@ -66,13 +67,12 @@ class Process:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(  # noqa: S603 - the command is the stack's own
-                self._command,
+                on_a_leash(self._command),
                 env={**os.environ, **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # an interrupt at the terminal goes to the supervisor alone
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, no lock is taken
             )
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -197,6 +197,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def die_with_parent() -> None:
-    """In a child, before exec: end when the thread that started it ends, however it ended."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def on_a_leash(command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command that runs `command` in the same process, to be ended when its parent dies.
+
+    Set from inside the child, after its exec: `preexec_fn` would run the fork handlers of grpc and
+    OpenTelemetry in the forked child of a process with threads, which at times aborts it.
+    """
+    return (sys.executable, "-I", "-S", "-c", _LEASH, *command)

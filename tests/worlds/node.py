@@ -24,7 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from licet.embedded.process import die_with_parent
+from licet.embedded.process import on_a_leash
 from tests.worlds.charts import ROOT, Object
 
 BIN = Path(sys.executable).parent
@@ -222,11 +222,11 @@ class Container:
         return text
 
     def start(self) -> None:
-        command = [self.local(word) for word in self.spec["command"]]
+        command = on_a_leash([self.local(word) for word in self.spec["command"]])
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.environment(), cwd=self.pod.directory, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True, preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call
+                stderr=log, start_new_session=True,
             )  # fmt: skip
 
     def run(self) -> None:
