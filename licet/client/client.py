@@ -19,7 +19,9 @@ from licet.client import spans
 from licet.client.errors import GateError, Held, Refused, Unavailable
 from licet.client.exchange import (
     CHANNEL_OPTIONS,
+    POLL_S,
     RETRY_AFTER_S,
+    TIMEOUT_S,
     Metadata,
     Permitted,
     Step,
@@ -41,12 +43,6 @@ from licet.v1.decider_pb2 import ListVisibleMethodsRequest
 from licet.v1.decision_pb2 import Decision
 
 S = TypeVar("S")
-
-TIMEOUT_S = 30.0
-"""How long one call may take in all, where the caller gives no timeout."""
-
-POLL_S = 2.0
-"""How often a waiting hold is asked for."""
 
 
 class Client:

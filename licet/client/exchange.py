@@ -47,6 +47,12 @@ SILENT: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 FINAL: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "INVALID_ARGUMENT", "UNIMPLEMENTED"})
 """Statuses of the decider that asking again does not change."""
 
+TIMEOUT_S: Final = 30.0
+"""How long one call may take in all, where the caller gives no timeout."""
+
+POLL_S: Final = 2.0
+"""How often a waiting hold is asked for."""
+
 RETRY_AFTER_S: Final = (0.2, 1.0)
 """How long to wait before each new try, in seconds."""
 
