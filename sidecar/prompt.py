@@ -70,7 +70,7 @@ class PromptQueue:
         self._sends = sends
         self._settles = settles
         self._loop = asyncio.get_running_loop()
-        self._on_way: set[asyncio.Task[None]] = set()
+        self._on_way: dict[asyncio.Task[None], None] = {}  # in the order of their `put`, also at the stop
         self.lost = 0
         """Letters that neither the store nor the disk took."""
 
@@ -86,8 +86,8 @@ class PromptQueue:
             self._durable.sync_soon()
             return 0
         task = self._loop.create_task(self._send(letter))
-        self._on_way.add(task)
-        task.add_done_callback(self._on_way.discard)
+        self._on_way[task] = None
+        task.add_done_callback(self._on_way.pop)
         return 0
 
     def sync_soon(self) -> None:

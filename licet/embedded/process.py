@@ -18,7 +18,8 @@ from typing import Final
 
 _LEASH: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15);"  # PR_SET_PDEATHSIG, SIGTERM
-    " os.execvp(sys.argv[1], sys.argv[1:])"
+    " os.getppid() == int(sys.argv[1]) or sys.exit(1);"  # the parent died before the leash was on
+    " os.execvp(sys.argv[2], sys.argv[2:])"
 )
 _POLL_S: Final = 0.02
 _LOG_TAIL_LINES: Final = 20
@@ -203,4 +204,4 @@ def on_a_leash(command: Sequence[str]) -> tuple[str, ...]:
     Set from inside the child, after its exec: `preexec_fn` would run the fork handlers of grpc and
     OpenTelemetry in the forked child of a process with threads, which at times aborts it.
     """
-    return (sys.executable, "-I", "-S", "-c", _LEASH, *command)
+    return (sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command)
