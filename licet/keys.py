@@ -29,7 +29,7 @@ MAX_KEY_ID_BYTES = 128
 
 
 class KeyRole(StrEnum):
-    """What a key may sign. One key, one role."""
+    """What a key is for. One key, one role; PAYLOAD signs nothing, payloads are sealed under it."""
 
     DECIDER = "DECIDER"
     BEACON = "BEACON"
@@ -40,6 +40,7 @@ class KeyRole(StrEnum):
     TASK = "TASK"
     SPEND = "SPEND"
     CHECKPOINT = "CHECKPOINT"
+    PAYLOAD = "PAYLOAD"
 
 
 _NUMBERS: "Mapping[KeyRole, keys_pb2.KeyRole.ValueType]" = {
@@ -52,8 +53,9 @@ _ROLES: Mapping[int, KeyRole] = {number: role for role, number in _NUMBERS.items
 class PublicKey:
     """A public key and what it is good for.
 
-    `owner` is a SPIFFE id, or an approver's subject. `audience`: the tool a spend or checkpoint key speaks
-    for. Times are Unix ms; `not_after_ms` is the first moment after its validity.
+    `owner` is a SPIFFE id, an approver's subject, or the tenant of a payload key. `audience`: the tool a
+    spend or checkpoint key speaks for. Times are Unix ms; `not_after_ms` is the first moment after its
+    validity.
     """
 
     key_id: str

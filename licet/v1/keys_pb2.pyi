@@ -45,6 +45,8 @@ class _KeyRoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KeyRole.Value
     """Spend records of one sidecar."""
     KEY_ROLE_CHECKPOINT: _KeyRole.ValueType  # 9
     """Checkpoints of one event source."""
+    KEY_ROLE_PAYLOAD: _KeyRole.ValueType  # 10
+    """Signs nothing: payloads of the tenant that owns it are sealed under its X25519 form."""
 
 class KeyRole(_KeyRole, metaclass=_KeyRoleEnumTypeWrapper):
     """What a key may sign. One key, one role."""
@@ -69,6 +71,8 @@ KEY_ROLE_SPEND: KeyRole.ValueType  # 8
 """Spend records of one sidecar."""
 KEY_ROLE_CHECKPOINT: KeyRole.ValueType  # 9
 """Checkpoints of one event source."""
+KEY_ROLE_PAYLOAD: KeyRole.ValueType  # 10
+"""Signs nothing: payloads of the tenant that owns it are sealed under its X25519 form."""
 Global___KeyRole: _TypeAlias = KeyRole  # noqa: Y015
 
 class _RevocationKind:
@@ -147,7 +151,7 @@ class Key(_message.Message):
     not_after_ms: _builtins.int
     """First moment after its validity, Unix ms."""
     owner: _builtins.str
-    """Who holds it: a SPIFFE id, or an approver's subject."""
+    """Who holds it: a SPIFFE id, an approver's subject, or the tenant of a payload key."""
     audience: _builtins.str
     """SPEND and CHECKPOINT: the audience it may speak for; empty otherwise."""
     @_builtins.property
