@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from decider.configuration import Configuration
-from decider.decider import bench_of
 from decider.holds import Holds
 from decider.record import hold_fields
 from decider.service import Context, Identify, abort
-from decider.votes import HoldState, Tally, read_answer, tally
+from decider.votes import HoldState, Tally, bench_of, read_answer, tally
 from licet.event import EventKind
 from licet.hold import Vote
 from licet.journal import Journal, SpoolError

@@ -17,9 +17,9 @@ from google.protobuf import descriptor
 from google.protobuf.message import Message
 
 from decider.cedar import Value
-from decider.decide import DECISION_VERSION, Facts, Moment
 from decider.envelope import Envelope
 from decider.in_force import InForce
+from decider.verdict import DECISION_VERSION, Facts, Moment
 from licet.call import Plan, call_digest, walk
 from licet.catalog import Method
 from licet.refusal import Reason, Refusal

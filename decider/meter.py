@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from decider.configuration import Configuration
-from decider.decider import bench_of
 from decider.holds import Holds
 from decider.record import KINDS
-from decider.votes import HoldState, Tally, tally
+from decider.votes import HoldState, Tally, bench_of, tally
 from licet import telemetry
 from licet.catalog import Catalog
 from licet.journal import Journal

@@ -22,7 +22,7 @@ from decider.cedar import (
     RuleCall,
     RuleSet,
 )
-from decider.decide import type_of_kind
+from decider.rule_call import type_of_kind
 from decider.source import Section, read
 
 FILE: Final = "tests.yaml"

@@ -22,13 +22,15 @@ from nats.errors import Error as NatsError
 from decider.approvals import Approvals
 from decider.beacon import BeaconPublisher
 from decider.configuration import Configuration
-from decider.decider import Clock, Decider, Parts
+from decider.decider import Decider
 from decider.delegations import Registry, read_links
 from decider.envelope import House
 from decider.health import Health
 from decider.holds import Holds
+from decider.limits import Limits
 from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.outcome import OutcomeReader
+from decider.parts import Clock, Parts
 from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
@@ -116,22 +118,7 @@ class DeciderProcess:
         reader = self._open_reader()
         self._exits.push_async_callback(reader.close)
         holds = Holds(self._publisher, settings.environment)
-        decider = Decider(
-            Parts(
-                house=house,
-                own_id=self._own_id,
-                key=read_signing_key(settings.keys_dir / "decider.key"),
-                master=read_secret(settings.master_key_file),
-                configuration=configuration,
-                journal=self._journal,
-                reader=reader,
-                nc=self._nc,
-                holds=holds,
-                quota=Quota(settings.quota_per_second, settings.quota_burst),
-                clock=SYSTEM_CLOCK,
-                delegations=Registry(self._delegations()),
-            )
-        )
+        decider = Decider(self._parts(configuration, house, reader, holds))
         beacons = BeaconPublisher(
             self._nc,
             configuration,
@@ -161,6 +148,24 @@ class DeciderProcess:
             wall_ms=wall_ms,
         )
         await self._listen(service, approvals, Health(configuration, monotonic_ms))
+
+    def _parts(self, configuration: Configuration, house: House, reader: ToolReader, holds: Holds) -> Parts:
+        settings = self._settings
+        return Parts(
+            house=house,
+            own_id=self._own_id,
+            key=read_signing_key(settings.keys_dir / "decider.key"),
+            master=read_secret(settings.master_key_file),
+            configuration=configuration,
+            journal=self._journal,
+            reader=reader,
+            nc=self._nc,
+            holds=holds,
+            quota=Quota(settings.quota_per_second, settings.quota_burst),
+            clock=SYSTEM_CLOCK,
+            delegations=Registry(self._delegations()),
+            limits=Limits(),
+        )
 
     def _open_tracing(self) -> tracing.Tracing:
         settings = self._settings

@@ -7,9 +7,9 @@ them. `detail` is for operators: causes, never arguments. Pure.
 
 from typing import Any, Final
 
-from decider.decide import Verdict
 from decider.envelope import Asked, Envelope, Refused
 from decider.mint import PERMITTING
+from decider.verdict import Verdict
 from licet.catalog import Method, hidden_resource
 from licet.event import EventKind
 from licet.flood import Count

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from decider.in_force import InForce
 from licet.hold import Requirement, Vote, open_requirements, read_approval, requirements_of
 from licet.keys import KeySet
 from licet.refusal import Reason, Refusal
@@ -50,6 +51,12 @@ class Bench:
     keys: KeySet
     revocations: Revocations
     now_ms: int
+
+
+def bench_of(in_force: InForce, now_ms: int) -> Bench:
+    """Return what answers are verified against."""
+    environment, generation = in_force.config.environment, in_force.generation
+    return Bench(environment, generation, in_force.keys, in_force.revocations, now_ms)
 
 
 def read_hold(stored: bytes) -> Hold | Refusal:

@@ -1,0 +1,249 @@
+"""One decision from request to answer: the numbered steps of docs/decider.md, in order, in one place.
+
+1–5 envelope · 6 revocations, contract, delegations, facts, what limits see · 7 tenant · 8 rules · 9 the
+decision: people where it waits for them, limits where it would be permitted · 10 signed, its event stored,
+answered. Nothing that permits leaves before the event's acknowledgement; what was booked for a permit that
+does not leave is given back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from decider.answer import response_of, trace_verdict
+from decider.cedar import RuleCall
+from decider.decide import check_revocations, check_tenant, decide, overbooked, resume
+from decider.delegations import check_delegation
+from decider.egress import inspect
+from decider.envelope import Envelope, House, Refused, asked_of, build_envelope, check_task
+from decider.facts_reader import read_facts
+from decider.held import end_hold
+from decider.holds import TooManyHolds
+from decider.in_force import InForce
+from decider.limits import Bookings, Seen, Stop, Wish
+from decider.mint import PERMITTING, mint
+from decider.parts import Parts, Track
+from decider.record import asked_fields, failure_event, verdict_event
+from decider.rounds import Standing, standing_of
+from decider.rule_call import rule_call
+from decider.verdict import Facts, Moment, Verdict, deny
+from decider.votes import HoldState, Tally, bench_of, tally
+from licet import telemetry
+from licet.event import EventKind
+from licet.flood import FloodRecord
+from licet.journal import SpoolError
+from licet.log import log
+from licet.refusal import Reason, Refusal
+from licet.streams import StreamsError
+from licet.v1.decider_pb2 import DecideRequest, DecideResponse
+
+logger = logging.getLogger(__name__)
+
+MAX_INLINE_BYTES: Final = 16 << 10
+"""Arguments up to this size are read for secrets on the event loop, larger ones in a thread, in bytes."""
+
+MAX_CONFIGURATION_AGE_MS: Final = 5_000
+"""How old the last leader read of the configuration may be for a decision; doors refuse older beacons too."""
+
+
+class Case:
+    """One request on its way; made for one call of `Decider.decide`."""
+
+    def __init__(self, parts: Parts, request: DecideRequest, peer: str, moment: Moment, track: Track) -> None:
+        self.parts, self.request, self.peer = parts, request, peer
+        self.moment = replace(moment, traceparent=track.span.context.traceparent)
+        self.track = track
+        self.envelope: Envelope | None = None
+        self.k_tool = b""
+
+    async def run(self, house_of: Callable[[int], House]) -> DecideResponse | Refusal:
+        """Go through every step. Raises what a fault of ours raises; nothing has left then."""
+        in_force = self._in_force()
+        if isinstance(in_force, Refusal):
+            return in_force
+        house = house_of(in_force.generation)
+        envelope = await self._enveloped(house, in_force)
+        if isinstance(envelope, Refused):
+            return await self._answer(deny(envelope, envelope.refusal, in_force, self.moment), envelope)
+        self.envelope = envelope
+        verdict = await self._judged(envelope, house, in_force)
+        if isinstance(verdict, Refusal):
+            return verdict
+        return await self._permitted(verdict, envelope, in_force)
+
+    def _in_force(self) -> InForce | Refusal:
+        latest = self.parts.configuration.latest
+        if latest is None:
+            return Refusal(Reason.BEACON_STALE, "no configuration is in force")
+        age_ms = self.parts.clock.monotonic_ms() - latest.read_at_ms
+        if age_ms > MAX_CONFIGURATION_AGE_MS:
+            return Refusal(Reason.BEACON_STALE, f"the configuration was last read {age_ms} ms ago")
+        return latest.in_force
+
+    async def _enveloped(self, house: House, in_force: InForce) -> Envelope | Refused:
+        envelope = build_envelope(self.request, self.peer, house, now_ms=self.moment.now_ms)
+        if isinstance(envelope, Refused):
+            return envelope
+        self.k_tool = house.tool_keys[envelope.catalog.audience]
+        return await flagged(envelope, in_force)
+
+    async def _judged(self, envelope: Envelope, house: House, in_force: InForce) -> Verdict | Refusal:
+        """6 to 9: what stands, what the tool and limits say, what the rules say, what people answered."""
+        outside = check_revocations(envelope, in_force) or check_task(envelope)
+        if outside is not None:
+            return deny(envelope, outside, in_force, self.moment)
+        links = check_delegation(envelope, self.parts.delegations.links, in_force, now_ms=self.moment.now_ms)
+        if isinstance(links, Refusal):
+            return deny(envelope, links, in_force, self.moment)
+        self.envelope = envelope = replace(envelope, delegations=links)
+        try:
+            facts, standing = await asyncio.gather(
+                read_facts(self.parts, envelope, in_force, self.moment, k_tool=self.k_tool, track=self.track),
+                self._standing(envelope, house, in_force),
+            )
+            if isinstance(facts, Refusal):
+                return facts
+            self.moment = replace(self.moment, round=standing.round, executed=standing.executed)
+            seen = await self.parts.limits.look(self._wish(envelope, in_force))
+        except StreamsError as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        mismatch = check_tenant(envelope, facts)
+        if mismatch is not None:
+            return deny(envelope, mismatch, in_force, self.moment)
+        call = rule_call(envelope, facts, house, seen.context)
+        verdict = self._ruled(envelope, facts, call, in_force, seen)
+        if isinstance(verdict, Refusal) or verdict.hold is None:
+            return verdict
+        return await self._answered(envelope, facts, call, verdict, in_force=in_force, seen=seen)
+
+    def _wish(self, envelope: Envelope, in_force: InForce) -> Wish:
+        return Wish(envelope, in_force, self.moment.now_ms, self.moment.round)
+
+    def _ruled(
+        self, envelope: Envelope, facts: Facts, call: RuleCall, in_force: InForce, seen: Seen
+    ) -> Verdict | Refusal:
+        with self.track.recording.span(telemetry.SPAN_POLICY_EVALUATE, under=self.track.span) as span:
+            evaluation = in_force.bundle.rules.evaluate(call)
+            self.moment = replace(self.moment, traceparent=span.context.traceparent)
+            verdict = decide(envelope, facts, evaluation, in_force, self.moment, seen=seen)
+            if isinstance(verdict, Verdict):
+                span.set(telemetry.RULE_IDS, tuple(verdict.decision.rule_ids))
+                span.set(telemetry.BUNDLE_VERSION, in_force.bundle.version)
+        return verdict
+
+    async def _answered(
+        self,
+        envelope: Envelope,
+        facts: Facts,
+        call: RuleCall,
+        held: Verdict,
+        *,
+        in_force: InForce,
+        seen: Seen,
+    ) -> Verdict | Refusal:
+        """Look how the hold stands: nobody was asked yet, people answer, or they have answered."""
+        try:
+            people = await self._people(held, envelope, in_force)
+        except TooManyHolds as error:
+            return deny(envelope, Refusal(Reason.QUOTA_EXCEEDED, str(error)), in_force, self.moment)
+        except (StreamsError, SpoolError) as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        if isinstance(people, Refusal):
+            return Refusal(Reason.INTERNAL, f"the stored hold cannot be read: {people.detail}")
+        if people.state is HoldState.OPEN:
+            return replace(held, hold=people.hold)
+        if people.state is not HoldState.LIFTED:
+            rejected = people.state is HoldState.REJECTED
+            reason = Reason.HOLD_REJECTED if rejected else Reason.HOLD_EXPIRED
+            return end_hold(envelope, reason, held, in_force, self.moment)
+        lifted = frozenset(need.rule_id for need in people.hold.requirements)
+        evaluation = in_force.bundle.rules.evaluate(call, lifted=lifted)
+        return resume(envelope, facts, evaluation, people, in_force=in_force, moment=self.moment, seen=seen)
+
+    async def _people(self, held: Verdict, envelope: Envelope, in_force: InForce) -> Tally | Refusal:
+        assert held.hold is not None
+        stored, new = await self.parts.holds.ensure(held.hold)
+        if new:
+            fields = asked_fields(held.hold, envelope, self.k_tool, self.moment.decision_id)
+            await self.parts.journal.append(EventKind.APPROVAL_REQUESTED, **fields)
+        answers = () if new else await self.parts.holds.answers(held.hold)
+        return tally(stored, answers, bench_of(in_force, self.moment.now_ms))
+
+    async def _standing(self, envelope: Envelope, house: House, in_force: InForce) -> Standing:
+        if not (envelope.method.guarded and envelope.method.spends):
+            return Standing()
+        return await standing_of(
+            self.parts.nc,
+            in_force.keys,
+            environment=house.environment,
+            tool=envelope.catalog.tool,
+            audience=envelope.catalog.audience,
+            spend_id=envelope.spend_id,
+            now_ms=self.moment.now_ms,
+        )
+
+    async def _permitted(
+        self, verdict: Verdict, envelope: Envelope, in_force: InForce
+    ) -> DecideResponse | Refusal:
+        """Answer; a verdict that permits is booked with every limit first, or does not leave."""
+        if verdict.decision.decision not in PERMITTING:
+            return await self._answer(verdict, envelope)
+        try:
+            booked = await self.parts.limits.book(self._wish(envelope, in_force), verdict.decision)
+        except StreamsError as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        if isinstance(booked, Stop):
+            stopped = overbooked(envelope, verdict, booked, in_force, self.moment)
+            return await self._answer(stopped, envelope)
+        return await self._answer_booked(verdict, envelope, booked)
+
+    async def _answer_booked(
+        self, verdict: Verdict, envelope: Envelope, booked: Bookings
+    ) -> DecideResponse | Refusal:
+        try:
+            answer = await self._answer(verdict, envelope)
+        except BaseException:
+            await booked.release()
+            raise
+        if isinstance(answer, Refusal):
+            await booked.release()
+        return answer
+
+    async def _answer(self, verdict: Verdict, source: Envelope | Refused) -> DecideResponse | Refusal:
+        """10: sign, store the event, and only then answer."""
+        signed = mint(verdict.decision, self.parts.key)
+        kind, fields = verdict_event(verdict, source, self.k_tool)
+        fields["trace_id"] = self.track.span.context.trace_id
+        fields["span_id"] = self.moment.traceparent.split("-")[2]
+        trace_verdict(self.track, verdict, source, fields)
+        try:
+            await self.parts.journal.append_acked(kind, **fields)
+        except (StreamsError, SpoolError) as error:
+            return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
+        return response_of(verdict, signed)
+
+    async def record_failure(self, refusal: Refusal, flood: FloodRecord) -> None:
+        """Put `decision.failed` into the spool; an answer of UNAVAILABLE must not wait for NATS."""
+        asked = asked_of(self.request, self.peer, self.parts.house)
+        kind, fields = failure_event(asked, self.envelope, refusal, self.moment.decision_id, self.k_tool)
+        fields |= {"trace_id": self.track.span.context.trace_id, "span_id": self.track.span.context.span_id}
+        try:
+            if self.parts.journal.crowded:  # the rest of the spool is for decisions
+                await flood.refused(self.peer, refusal.reason, fields)
+            else:
+                await self.parts.journal.append(kind, **fields)
+        except (StreamsError, SpoolError) as error:
+            log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
+
+
+async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:
+    """Return the envelope with the risk flags of its arguments; large ones are read beside the loop."""
+    allowed = in_force.bundle.egress.get(envelope.method.path)
+    if len(envelope.arguments.canonical) <= MAX_INLINE_BYTES:
+        report = inspect(envelope.arguments, allowed=allowed)
+    else:
+        report = await asyncio.to_thread(inspect, envelope.arguments, allowed=allowed)
+    flagged_paths = frozenset(finding.path for finding in report.findings)
+    return replace(envelope, risk_flags=report.flags, flagged=flagged_paths)

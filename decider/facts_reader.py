@@ -1,0 +1,57 @@
+"""Reads the facts of a call from its tool, under a permit of the decider's own."""
+
+from opentelemetry.trace import SpanKind
+
+from decider.envelope import Envelope
+from decider.facts import facts_decision, facts_request, read_answer, source_of
+from decider.in_force import InForce
+from decider.mint import mint
+from decider.parts import Parts, Track
+from decider.reader import ReadFailed
+from decider.record import facts_fields
+from decider.verdict import Facts, Moment
+from licet import telemetry
+from licet.event import EventKind
+from licet.journal import SpoolError
+from licet.refusal import Reason, Refusal
+from licet.statement import canonical
+from licet.streams import StreamsError
+
+
+async def read_facts(
+    parts: Parts, envelope: Envelope, in_force: InForce, outer: Moment, *, k_tool: bytes, track: Track
+) -> Facts | Refusal:
+    """Return what the tool says of the call's resource now; a read that cannot be had is a `Refusal`."""
+    source = source_of(envelope)
+    if source is None:
+        return Facts()
+    body = facts_request(envelope, source)
+    if isinstance(body, Refusal):
+        return body
+    decision = facts_decision(
+        envelope,
+        source,
+        body,
+        k_tool=k_tool,
+        own_id=parts.own_id,
+        in_force=in_force,
+        outer=outer,
+        decision_id=parts.clock.new_id(outer.now_ms),
+    )
+    if isinstance(decision, Refusal):
+        return Refusal(Reason.FACTS_UNAVAILABLE, f"{decision.reason}: {decision.detail}")
+    name = f"{telemetry.SPAN_FACTS} {source.path.removeprefix('/')}"
+    with track.recording.span(name, kind=SpanKind.CLIENT, under=track.span) as span:
+        permit = mint(decision, parts.key)
+        fields = facts_fields(decision, envelope, source, k_tool, span.context)
+        try:
+            await parts.journal.append_acked(EventKind.DECISION_ALLOWED, **fields)
+            answer = await parts.reader.read(
+                envelope.catalog.audience, source.path, body, canonical(permit), span.context
+            )
+        except (StreamsError, SpoolError) as error:
+            return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
+        except ReadFailed as error:
+            span.fail(str(Reason.FACTS_UNAVAILABLE))
+            return Refusal(Reason.FACTS_UNAVAILABLE, str(error))
+        return read_answer(envelope, source, answer)
