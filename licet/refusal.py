@@ -114,6 +114,9 @@ class Reason(StrEnum):
     HOLD_EXPIRED = "HOLD_EXPIRED"
     DECISION_NOT_RECORDED = "DECISION_NOT_RECORDED"
     MODIFIED = "MODIFIED"
+    REGISTRATION_REFUSED = "REGISTRATION_REFUSED"
+    TASK_INVALID = "TASK_INVALID"
+    TASK_EXISTS = "TASK_EXISTS"
 
 
 # One row a reason: status, number of the check of the protocol (0: none of the door's), what the caller may
@@ -249,6 +252,9 @@ _TABLE: Mapping[Reason, tuple[Status, int, str]] = {
     Reason.HOLD_EXPIRED: (Status.FAILED_PRECONDITION, 0, "nobody approved it in time"),
     Reason.DECISION_NOT_RECORDED: (Status.UNAVAILABLE, 0, "the decision could not be recorded: try again"),
     Reason.MODIFIED: (Status.FAILED_PRECONDITION, 0, "the request was narrowed: send the effective request"),
+    Reason.REGISTRATION_REFUSED: (Status.PERMISSION_DENIED, 0, "may not register or close this task"),
+    Reason.TASK_INVALID: (Status.INVALID_ARGUMENT, 0, "no task can be registered like this"),
+    Reason.TASK_EXISTS: (Status.ALREADY_EXISTS, 0, "another task has this id"),
 }
 
 STATUS: Mapping[Reason, Status] = MappingProxyType({reason: row[0] for reason, row in _TABLE.items()})
@@ -266,12 +272,16 @@ class Refusal:
     """Why a call may not go on.
 
     `detail` is for operators (log, audit): it may name limits and values and never goes to the caller.
-    `step` is the number of the check of the protocol; left at 0 it becomes the reason's own.
+    `step` is the number of the check of the protocol; left at 0 it becomes the reason's own. `rule_id` names
+    the rule of catalog, contract or bundle that it stands under, where it is one. `argument` is a path that
+    the catalog names, never one of the caller's making: the caller may read which argument it was.
     """
 
     reason: Reason
     detail: str = ""
     step: int = 0
+    rule_id: str = ""
+    argument: str = ""
 
     def __post_init__(self) -> None:
         if self.step == 0:
@@ -289,4 +299,5 @@ class Refusal:
     @property
     def message(self) -> str:
         """One sentence that the caller may read."""
-        return MESSAGE[self.reason]
+        sentence = MESSAGE[self.reason]
+        return f"{sentence}: `{self.argument}`" if self.argument else sentence

@@ -22,21 +22,25 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from licet.v1 import budget_pb2 as licet_dot_v1_dot_budget__pb2
+from licet.v1 import task_pb2 as licet_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15licet/v1/bundle.proto\x12\x08licet.v1\"\x86\x02\n\x06\x42undle\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x16\n\x0e\x62undle_version\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\r\n\x05rules\x18\x04 \x01(\t\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12%\n\x05stage\x18\x06 \x01(\x0e\x32\x16.licet.v1.RolloutStage\x12!\n\x05notes\x18\x07 \x03(\x0b\x32\x12.licet.v1.RuleNote\x12\x15\n\rentities_json\x18\x08 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\t \x01(\t\x12)\n\x06\x65gress\x18\n \x03(\x0b\x32\x19.licet.v1.EgressAllowance\">\n\x0f\x45gressAllowance\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x66lags\x18\x03 \x03(\t\"E\n\x08RuleNote\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t*b\n\x0cRolloutStage\x12\x1d\n\x19ROLLOUT_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROLLOUT_STAGE_SHADOW\x10\x01\x12\x19\n\x15ROLLOUT_STAGE_ENFORCE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15licet/v1/bundle.proto\x12\x08licet.v1\x1a\x15licet/v1/budget.proto\x1a\x13licet/v1/task.proto\"\xf9\x02\n\x06\x42undle\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x16\n\x0e\x62undle_version\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\r\n\x05rules\x18\x04 \x01(\t\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12%\n\x05stage\x18\x06 \x01(\x0e\x32\x16.licet.v1.RolloutStage\x12!\n\x05notes\x18\x07 \x03(\x0b\x32\x12.licet.v1.RuleNote\x12\x15\n\rentities_json\x18\x08 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\t \x01(\t\x12)\n\x06\x65gress\x18\n \x03(\x0b\x32\x19.licet.v1.EgressAllowance\x12!\n\x07\x62udgets\x18\x0b \x03(\x0b\x32\x10.licet.v1.Budget\x12)\n\ttemplates\x18\x0c \x03(\x0b\x32\x16.licet.v1.TaskTemplate\x12#\n\x05loops\x18\r \x01(\x0b\x32\x14.licet.v1.LoopLimits\"n\n\nLoopLimits\x12\x10\n\x08window_s\x18\x01 \x01(\r\x12\x0c\n\x04same\x18\x02 \x01(\r\x12\x13\n\x0b\x61lternating\x18\x03 \x01(\r\x12\x0c\n\x04junk\x18\x04 \x01(\r\x12\x0e\n\x06probes\x18\x05 \x01(\r\x12\r\n\x05\x65mpty\x18\x06 \x01(\r\">\n\x0f\x45gressAllowance\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x66lags\x18\x03 \x03(\t\"E\n\x08RuleNote\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t*b\n\x0cRolloutStage\x12\x1d\n\x19ROLLOUT_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROLLOUT_STAGE_SHADOW\x10\x01\x12\x19\n\x15ROLLOUT_STAGE_ENFORCE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'licet.v1.bundle_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLLOUTSTAGE']._serialized_start=435
-  _globals['_ROLLOUTSTAGE']._serialized_end=533
-  _globals['_BUNDLE']._serialized_start=36
-  _globals['_BUNDLE']._serialized_end=298
-  _globals['_EGRESSALLOWANCE']._serialized_start=300
-  _globals['_EGRESSALLOWANCE']._serialized_end=362
-  _globals['_RULENOTE']._serialized_start=364
-  _globals['_RULENOTE']._serialized_end=433
+  _globals['_ROLLOUTSTAGE']._serialized_start=706
+  _globals['_ROLLOUTSTAGE']._serialized_end=804
+  _globals['_BUNDLE']._serialized_start=80
+  _globals['_BUNDLE']._serialized_end=457
+  _globals['_LOOPLIMITS']._serialized_start=459
+  _globals['_LOOPLIMITS']._serialized_end=569
+  _globals['_EGRESSALLOWANCE']._serialized_start=571
+  _globals['_EGRESSALLOWANCE']._serialized_end=633
+  _globals['_RULENOTE']._serialized_start=635
+  _globals['_RULENOTE']._serialized_end=704
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,8 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from licet.v1 import budget_pb2 as _budget_pb2
+from licet.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -59,6 +61,9 @@ class Bundle(_message.Message):
     ENTITIES_JSON_FIELD_NUMBER: _builtins.int
     ESCALATE_TO_FIELD_NUMBER: _builtins.int
     EGRESS_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
+    TEMPLATES_FIELD_NUMBER: _builtins.int
+    LOOPS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     bundle_version: _builtins.int
@@ -83,6 +88,18 @@ class Bundle(_message.Message):
     def egress(self) -> _containers.RepeatedCompositeFieldContainer[Global___EgressAllowance]:
         """What the egress check need not report."""
 
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[_budget_pb2.Budget]:
+        """What calls may use up together."""
+
+    @_builtins.property
+    def templates(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.TaskTemplate]:
+        """What tasks may be registered."""
+
+    @_builtins.property
+    def loops(self) -> Global___LoopLimits:
+        """When repeated calls are a loop; unset: the defaults."""
+
     def __init__(
         self,
         *,
@@ -96,14 +113,59 @@ class Bundle(_message.Message):
         entities_json: _builtins.str = ...,
         escalate_to: _builtins.str = ...,
         egress: _abc.Iterable[Global___EgressAllowance] | None = ...,
+        budgets: _abc.Iterable[_budget_pb2.Budget] | None = ...,
+        templates: _abc.Iterable[_task_pb2.TaskTemplate] | None = ...,
+        loops: Global___LoopLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["loops", b"loops"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_version", b"bundle_version", "egress", b"egress", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "notes", b"notes", "rules", b"rules", "schema", b"schema", "stage", b"stage", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "bundle_version", b"bundle_version", "egress", b"egress", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "loops", b"loops", "notes", b"notes", "rules", b"rules", "schema", b"schema", "stage", b"stage", "templates", b"templates", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Bundle: _TypeAlias = Bundle  # noqa: Y015
+
+@_typing.final
+class LoopLimits(_message.Message):
+    """How often what repeats itself may be repeated within the window by one task; 0: the default."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_S_FIELD_NUMBER: _builtins.int
+    SAME_FIELD_NUMBER: _builtins.int
+    ALTERNATING_FIELD_NUMBER: _builtins.int
+    JUNK_FIELD_NUMBER: _builtins.int
+    PROBES_FIELD_NUMBER: _builtins.int
+    EMPTY_FIELD_NUMBER: _builtins.int
+    window_s: _builtins.int
+    """How far back is looked, seconds."""
+    same: _builtins.int
+    """The very same call."""
+    alternating: _builtins.int
+    """Two calls in turn, in pairs."""
+    junk: _builtins.int
+    """Calls that differ in one field that does not say what they are about."""
+    probes: _builtins.int
+    """Denied calls that differ in one value."""
+    empty: _builtins.int
+    """Calls of one method in a row that brought nothing, as the caller says."""
+    def __init__(
+        self,
+        *,
+        window_s: _builtins.int = ...,
+        same: _builtins.int = ...,
+        alternating: _builtins.int = ...,
+        junk: _builtins.int = ...,
+        probes: _builtins.int = ...,
+        empty: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternating", b"alternating", "empty", b"empty", "junk", b"junk", "probes", b"probes", "same", b"same", "window_s", b"window_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoopLimits: _TypeAlias = LoopLimits  # noqa: Y015
 
 @_typing.final
 class EgressAllowance(_message.Message):

@@ -180,6 +180,12 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """Decider: the decision event could not be stored, so no permit left."""
     REFUSAL_REASON_MODIFIED: _RefusalReason.ValueType  # 88
     """Door, decide on call: the decider narrowed the request; send the effective one."""
+    REFUSAL_REASON_REGISTRATION_REFUSED: _RefusalReason.ValueType  # 89
+    """Decider: who asks may not register or close this task."""
+    REFUSAL_REASON_TASK_INVALID: _RefusalReason.ValueType  # 90
+    """Decider: the task cannot be registered as asked."""
+    REFUSAL_REASON_TASK_EXISTS: _RefusalReason.ValueType  # 91
+    """Decider: another task has this id."""
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a call was refused: a closed list. It travels as google.rpc.ErrorInfo.reason (the name without
@@ -344,4 +350,10 @@ REFUSAL_REASON_DECISION_NOT_RECORDED: RefusalReason.ValueType  # 87
 """Decider: the decision event could not be stored, so no permit left."""
 REFUSAL_REASON_MODIFIED: RefusalReason.ValueType  # 88
 """Door, decide on call: the decider narrowed the request; send the effective one."""
+REFUSAL_REASON_REGISTRATION_REFUSED: RefusalReason.ValueType  # 89
+"""Decider: who asks may not register or close this task."""
+REFUSAL_REASON_TASK_INVALID: RefusalReason.ValueType  # 90
+"""Decider: the task cannot be registered as asked."""
+REFUSAL_REASON_TASK_EXISTS: RefusalReason.ValueType  # 91
+"""Decider: another task has this id."""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015

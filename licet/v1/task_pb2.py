@@ -22,15 +22,36 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from licet.v1 import budget_pb2 as licet_dot_v1_dot_budget__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13licet/v1/task.proto\x12\x08licet.v1\"\xa5\x01\n\x04Task\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\x12\x0e\n\x06\x63\x61ller\x18\x05 \x01(\t\x12\r\n\x05\x61gent\x18\x06 \x01(\t\x12\x11\n\tprincipal\x18\x07 \x01(\t\x12\x0e\n\x06intent\x18\x08 \x01(\t\x12\x14\n\x0cnot_after_ms\x18\t \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13licet/v1/task.proto\x12\x08licet.v1\x1a\x15licet/v1/budget.proto\"\x9e\x03\n\x04Task\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\x12\x0e\n\x06\x63\x61ller\x18\x05 \x01(\t\x12\r\n\x05\x61gent\x18\x06 \x01(\t\x12\x11\n\tprincipal\x18\x07 \x01(\t\x12\x0e\n\x06intent\x18\x08 \x01(\t\x12\x14\n\x0cnot_after_ms\x18\t \x01(\x03\x12\x10\n\x08template\x18\n \x01(\t\x12(\n\x08\x63ontract\x18\x0b \x01(\x0b\x32\x16.licet.v1.TaskContract\x12!\n\x07\x62udgets\x18\x0c \x03(\x0b\x32\x10.licet.v1.Budget\x12\x12\n\ndelegation\x18\r \x01(\t\x12\x15\n\rregistered_by\x18\x0e \x01(\t\x12\x18\n\x10registered_at_ms\x18\x0f \x01(\x03\x12\x14\n\x0c\x63losed_at_ms\x18\x10 \x01(\x03\x12\x11\n\tclosed_by\x18\x11 \x01(\t\x12\x16\n\x0e\x62undle_version\x18\x12 \x01(\x04\x12\x12\n\ngeneration\x18\x13 \x01(\x04\"\xc1\x01\n\x0cTaskContract\x12\x0f\n\x07\x61llowed\x18\x01 \x03(\t\x12\x11\n\tforbidden\x18\x02 \x03(\t\x12\x16\n\x0eneeds_approval\x18\x03 \x03(\t\x12\x10\n\x08\x61pprover\x18\x04 \x01(\t\x12\x10\n\x08\x61utonomy\x18\x05 \x01(\r\x12\x18\n\x10\x62ounds_addresses\x18\x06 \x01(\x08\x12\x11\n\taddresses\x18\x07 \x03(\t\x12$\n\x06values\x18\x08 \x03(\x0b\x32\x14.licet.v1.BoundValue\"=\n\nBoundValue\x12\x11\n\toperation\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06values\x18\x03 \x03(\t\"\x8d\x01\n\x0cTaskTemplate\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x61gents\x18\x02 \x03(\t\x12(\n\x08\x63ontract\x18\x03 \x01(\x0b\x32\x16.licet.v1.TaskContract\x12!\n\x07\x62udgets\x18\x04 \x03(\x0b\x32\x10.licet.v1.Budget\x12\x12\n\nmax_life_s\x18\x05 \x01(\r\"\x81\x02\n\x13RegisterTaskRequest\x12\x10\n\x08template\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\r\n\x05\x61gent\x18\x04 \x01(\t\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x0e\n\x06tenant\x18\x06 \x01(\t\x12\x0e\n\x06intent\x18\x07 \x01(\t\x12\x0e\n\x06life_s\x18\x08 \x01(\r\x12\x12\n\ndelegation\x18\t \x01(\t\x12\x11\n\taddresses\x18\n \x03(\t\x12\x18\n\x10\x62ounds_addresses\x18\x0b \x01(\x08\x12$\n\x06values\x18\x0c \x03(\x0b\x32\x14.licet.v1.BoundValue\"4\n\x14RegisterTaskResponse\x12\x1c\n\x04task\x18\x01 \x01(\x0b\x32\x0e.licet.v1.Task\"#\n\x10\x43loseTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"1\n\x11\x43loseTaskResponse\x12\x1c\n\x04task\x18\x01 \x01(\x0b\x32\x0e.licet.v1.Task\"!\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"/\n\x0fGetTaskResponse\x12\x1c\n\x04task\x18\x01 \x01(\x0b\x32\x0e.licet.v1.Task2\xe2\x01\n\x0bTaskService\x12M\n\x0cRegisterTask\x12\x1d.licet.v1.RegisterTaskRequest\x1a\x1e.licet.v1.RegisterTaskResponse\x12\x44\n\tCloseTask\x12\x1a.licet.v1.CloseTaskRequest\x1a\x1b.licet.v1.CloseTaskResponse\x12>\n\x07GetTask\x12\x18.licet.v1.GetTaskRequest\x1a\x19.licet.v1.GetTaskResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'licet.v1.task_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TASK']._serialized_start=34
-  _globals['_TASK']._serialized_end=199
+  _globals['_TASK']._serialized_start=57
+  _globals['_TASK']._serialized_end=471
+  _globals['_TASKCONTRACT']._serialized_start=474
+  _globals['_TASKCONTRACT']._serialized_end=667
+  _globals['_BOUNDVALUE']._serialized_start=669
+  _globals['_BOUNDVALUE']._serialized_end=730
+  _globals['_TASKTEMPLATE']._serialized_start=733
+  _globals['_TASKTEMPLATE']._serialized_end=874
+  _globals['_REGISTERTASKREQUEST']._serialized_start=877
+  _globals['_REGISTERTASKREQUEST']._serialized_end=1134
+  _globals['_REGISTERTASKRESPONSE']._serialized_start=1136
+  _globals['_REGISTERTASKRESPONSE']._serialized_end=1188
+  _globals['_CLOSETASKREQUEST']._serialized_start=1190
+  _globals['_CLOSETASKREQUEST']._serialized_end=1225
+  _globals['_CLOSETASKRESPONSE']._serialized_start=1227
+  _globals['_CLOSETASKRESPONSE']._serialized_end=1276
+  _globals['_GETTASKREQUEST']._serialized_start=1278
+  _globals['_GETTASKREQUEST']._serialized_end=1311
+  _globals['_GETTASKRESPONSE']._serialized_start=1313
+  _globals['_GETTASKRESPONSE']._serialized_end=1360
+  _globals['_TASKSERVICE']._serialized_start=1363
+  _globals['_TASKSERVICE']._serialized_end=1589
 # @@protoc_insertion_point(module_scope)

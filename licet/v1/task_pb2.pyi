@@ -3,8 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
+from licet.v1 import budget_pb2 as _budget_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -31,6 +34,16 @@ class Task(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     INTENT_FIELD_NUMBER: _builtins.int
     NOT_AFTER_MS_FIELD_NUMBER: _builtins.int
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    CONTRACT_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
+    DELEGATION_FIELD_NUMBER: _builtins.int
+    REGISTERED_BY_FIELD_NUMBER: _builtins.int
+    REGISTERED_AT_MS_FIELD_NUMBER: _builtins.int
+    CLOSED_AT_MS_FIELD_NUMBER: _builtins.int
+    CLOSED_BY_FIELD_NUMBER: _builtins.int
+    BUNDLE_VERSION_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     task_id: _builtins.str
@@ -49,6 +62,30 @@ class Task(_message.Message):
     """What the work is, in the registrar's words; recorded, shown to approvers."""
     not_after_ms: _builtins.int
     """When it ends, Unix ms."""
+    template: _builtins.str
+    """The template it was made from."""
+    delegation: _builtins.str
+    """Last link of the delegation it rests on; empty for none."""
+    registered_by: _builtins.str
+    """SPIFFE id of the application that registered it."""
+    registered_at_ms: _builtins.int
+    """When, Unix ms."""
+    closed_at_ms: _builtins.int
+    """When it was closed, Unix ms; 0 while it is open."""
+    closed_by: _builtins.str
+    """SPIFFE id of the application that closed it."""
+    bundle_version: _builtins.int
+    """Version of the bundle that the template was of."""
+    generation: _builtins.int
+    """Generation in which it was registered."""
+    @_builtins.property
+    def contract(self) -> Global___TaskContract:
+        """What it may bring about."""
+
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[_budget_pb2.Budget]:
+        """What it may use up."""
+
     def __init__(
         self,
         *,
@@ -61,11 +98,343 @@ class Task(_message.Message):
         principal: _builtins.str = ...,
         intent: _builtins.str = ...,
         not_after_ms: _builtins.int = ...,
+        template: _builtins.str = ...,
+        contract: Global___TaskContract | None = ...,
+        budgets: _abc.Iterable[_budget_pb2.Budget] | None = ...,
+        delegation: _builtins.str = ...,
+        registered_by: _builtins.str = ...,
+        registered_at_ms: _builtins.int = ...,
+        closed_at_ms: _builtins.int = ...,
+        closed_by: _builtins.str = ...,
+        bundle_version: _builtins.int = ...,
+        generation: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "caller", b"caller", "environment", b"environment", "intent", b"intent", "not_after_ms", b"not_after_ms", "principal", b"principal", "task_id", b"task_id", "tenant", b"tenant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "budgets", b"budgets", "bundle_version", b"bundle_version", "caller", b"caller", "closed_at_ms", b"closed_at_ms", "closed_by", b"closed_by", "contract", b"contract", "delegation", b"delegation", "environment", b"environment", "generation", b"generation", "intent", b"intent", "not_after_ms", b"not_after_ms", "principal", b"principal", "registered_at_ms", b"registered_at_ms", "registered_by", b"registered_by", "task_id", b"task_id", "template", b"template", "tenant", b"tenant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Task: _TypeAlias = Task  # noqa: Y015
+
+@_typing.final
+class TaskContract(_message.Message):
+    """What a task may bring about. Operations; `*` is every one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALLOWED_FIELD_NUMBER: _builtins.int
+    FORBIDDEN_FIELD_NUMBER: _builtins.int
+    NEEDS_APPROVAL_FIELD_NUMBER: _builtins.int
+    APPROVER_FIELD_NUMBER: _builtins.int
+    AUTONOMY_FIELD_NUMBER: _builtins.int
+    BOUNDS_ADDRESSES_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    approver: _builtins.str
+    """The role of that person."""
+    autonomy: _builtins.int
+    """Autonomy mode: 1 observe, 2 draft, 3 act, 4 full."""
+    bounds_addresses: _builtins.bool
+    """Whether `addresses` bounds anything."""
+    @_builtins.property
+    def allowed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it may do."""
+
+    @_builtins.property
+    def forbidden(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it may not, whatever `allowed` says."""
+
+    @_builtins.property
+    def needs_approval(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What a person must approve first."""
+
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The only addresses that its calls may hold."""
+
+    @_builtins.property
+    def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___BoundValue]:
+        """What arguments must be."""
+
+    def __init__(
+        self,
+        *,
+        allowed: _abc.Iterable[_builtins.str] | None = ...,
+        forbidden: _abc.Iterable[_builtins.str] | None = ...,
+        needs_approval: _abc.Iterable[_builtins.str] | None = ...,
+        approver: _builtins.str = ...,
+        autonomy: _builtins.int = ...,
+        bounds_addresses: _builtins.bool = ...,
+        addresses: _abc.Iterable[_builtins.str] | None = ...,
+        values: _abc.Iterable[Global___BoundValue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "allowed", b"allowed", "approver", b"approver", "autonomy", b"autonomy", "bounds_addresses", b"bounds_addresses", "forbidden", b"forbidden", "needs_approval", b"needs_approval", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskContract: _TypeAlias = TaskContract  # noqa: Y015
+
+@_typing.final
+class BoundValue(_message.Message):
+    """What an argument of an operation must be wherever it is present."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    operation: _builtins.str
+    """The operation."""
+    path: _builtins.str
+    """Path of the argument, names joined by dots."""
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The values it may have."""
+
+    def __init__(
+        self,
+        *,
+        operation: _builtins.str = ...,
+        path: _builtins.str = ...,
+        values: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "path", b"path", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BoundValue: _TypeAlias = BoundValue  # noqa: Y015
+
+@_typing.final
+class TaskTemplate(_message.Message):
+    """A kind of task, signed with the rules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    AGENTS_FIELD_NUMBER: _builtins.int
+    CONTRACT_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
+    MAX_LIFE_S_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    max_life_s: _builtins.int
+    """How long it may last at most, seconds."""
+    @_builtins.property
+    def agents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Which agents may work on such a task."""
+
+    @_builtins.property
+    def contract(self) -> Global___TaskContract:
+        """What it may bring about."""
+
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[_budget_pb2.Budget]:
+        """What it may use up."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        agents: _abc.Iterable[_builtins.str] | None = ...,
+        contract: Global___TaskContract | None = ...,
+        budgets: _abc.Iterable[_budget_pb2.Budget] | None = ...,
+        max_life_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "budgets", b"budgets", "contract", b"contract", "max_life_s", b"max_life_s", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskTemplate: _TypeAlias = TaskTemplate  # noqa: Y015
+
+@_typing.final
+class RegisterTaskRequest(_message.Message):
+    """Asks to register a task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    INTENT_FIELD_NUMBER: _builtins.int
+    LIFE_S_FIELD_NUMBER: _builtins.int
+    DELEGATION_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
+    BOUNDS_ADDRESSES_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    template: _builtins.str
+    """Name of a template of the bundle in force."""
+    task_id: _builtins.str
+    """Its id: 1 to 128 printable ASCII characters."""
+    caller: _builtins.str
+    """SPIFFE id of the one workload that may work on it; not the one that asks."""
+    agent: _builtins.str
+    """The agent's name; one of the template's."""
+    principal: _builtins.str
+    """The user it is for."""
+    tenant: _builtins.str
+    """The tenant."""
+    intent: _builtins.str
+    """What the work is; recorded."""
+    life_s: _builtins.int
+    """How long it lasts, seconds; 0: as long as the template allows."""
+    delegation: _builtins.str
+    """Last link of the delegation it rests on; empty for none."""
+    bounds_addresses: _builtins.bool
+    """Whether `addresses` bounds anything."""
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Narrows the contract: the only addresses its calls may hold."""
+
+    @_builtins.property
+    def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___BoundValue]:
+        """Narrows the contract: what arguments must be."""
+
+    def __init__(
+        self,
+        *,
+        template: _builtins.str = ...,
+        task_id: _builtins.str = ...,
+        caller: _builtins.str = ...,
+        agent: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        intent: _builtins.str = ...,
+        life_s: _builtins.int = ...,
+        delegation: _builtins.str = ...,
+        addresses: _abc.Iterable[_builtins.str] | None = ...,
+        bounds_addresses: _builtins.bool = ...,
+        values: _abc.Iterable[Global___BoundValue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "agent", b"agent", "bounds_addresses", b"bounds_addresses", "caller", b"caller", "delegation", b"delegation", "intent", b"intent", "life_s", b"life_s", "principal", b"principal", "task_id", b"task_id", "template", b"template", "tenant", b"tenant", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterTaskRequest: _TypeAlias = RegisterTaskRequest  # noqa: Y015
+
+@_typing.final
+class RegisterTaskResponse(_message.Message):
+    """A task that is registered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___Task:
+        """The task."""
+
+    def __init__(
+        self,
+        *,
+        task: Global___Task | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterTaskResponse: _TypeAlias = RegisterTaskResponse  # noqa: Y015
+
+@_typing.final
+class CloseTaskRequest(_message.Message):
+    """Asks to end a task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """The task."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseTaskRequest: _TypeAlias = CloseTaskRequest  # noqa: Y015
+
+@_typing.final
+class CloseTaskResponse(_message.Message):
+    """A task that is closed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___Task:
+        """The task."""
+
+    def __init__(
+        self,
+        *,
+        task: Global___Task | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseTaskResponse: _TypeAlias = CloseTaskResponse  # noqa: Y015
+
+@_typing.final
+class GetTaskRequest(_message.Message):
+    """Asks for a task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """The task."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTaskRequest: _TypeAlias = GetTaskRequest  # noqa: Y015
+
+@_typing.final
+class GetTaskResponse(_message.Message):
+    """A task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___Task:
+        """The task."""
+
+    def __init__(
+        self,
+        *,
+        task: Global___Task | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTaskResponse: _TypeAlias = GetTaskResponse  # noqa: Y015
