@@ -9,6 +9,8 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from licet.v1 import budget_pb2 as _budget_pb2
+from licet.v1 import decision_pb2 as _decision_pb2
+from licet.v1 import statement_pb2 as _statement_pb2
 from licet.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
@@ -64,6 +66,9 @@ class Bundle(_message.Message):
     BUDGETS_FIELD_NUMBER: _builtins.int
     TEMPLATES_FIELD_NUMBER: _builtins.int
     LOOPS_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    CEILINGS_FIELD_NUMBER: _builtins.int
+    OBLIGATIONS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     bundle_version: _builtins.int
@@ -100,6 +105,18 @@ class Bundle(_message.Message):
     def loops(self) -> Global___LoopLimits:
         """When repeated calls are a loop; unset: the defaults."""
 
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
+        """What rules with `@modify` change."""
+
+    @_builtins.property
+    def ceilings(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleCeilings]:
+        """Which calls the permits of allowing rules bind by ceilings."""
+
+    @_builtins.property
+    def obligations(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleObligation]:
+        """What must be done with a call that a rule allows."""
+
     def __init__(
         self,
         *,
@@ -116,10 +133,13 @@ class Bundle(_message.Message):
         budgets: _abc.Iterable[_budget_pb2.Budget] | None = ...,
         templates: _abc.Iterable[_task_pb2.TaskTemplate] | None = ...,
         loops: Global___LoopLimits | None = ...,
+        changes: _abc.Iterable[Global___FieldChange] | None = ...,
+        ceilings: _abc.Iterable[Global___RuleCeilings] | None = ...,
+        obligations: _abc.Iterable[Global___RuleObligation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["loops", b"loops"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "bundle_version", b"bundle_version", "egress", b"egress", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "loops", b"loops", "notes", b"notes", "rules", b"rules", "schema", b"schema", "stage", b"stage", "templates", b"templates", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "bundle_version", b"bundle_version", "ceilings", b"ceilings", "changes", b"changes", "egress", b"egress", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "loops", b"loops", "notes", b"notes", "obligations", b"obligations", "rules", b"rules", "schema", b"schema", "stage", b"stage", "templates", b"templates", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -198,6 +218,120 @@ class EgressAllowance(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EgressAllowance: _TypeAlias = EgressAllowance  # noqa: Y015
+
+@_typing.final
+class FieldChange(_message.Message):
+    """What happens to one field of a call when a rule with `@modify` fires."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_ID_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    AT_MOST_FIELD_NUMBER: _builtins.int
+    MASK_FIELD_NUMBER: _builtins.int
+    CLEAR_FIELD_NUMBER: _builtins.int
+    SET_FIELD_NUMBER: _builtins.int
+    rule_id: _builtins.str
+    """The rule's `@id`."""
+    method: _builtins.str
+    """Full method path."""
+    path: _builtins.str
+    """Path of the field, names joined by dots."""
+    at_most: _builtins.int
+    """An integer above this becomes this; an integer that is not above it stays."""
+    mask: _builtins.bool
+    """Text becomes the mask, whatever it was."""
+    clear: _builtins.bool
+    """The field is taken out."""
+    @_builtins.property
+    def set(self) -> _statement_pb2.Scalar:
+        """The field becomes this value."""
+
+    def __init__(
+        self,
+        *,
+        rule_id: _builtins.str = ...,
+        method: _builtins.str = ...,
+        path: _builtins.str = ...,
+        at_most: _builtins.int = ...,
+        mask: _builtins.bool = ...,
+        clear: _builtins.bool = ...,
+        set: _statement_pb2.Scalar | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at_most", b"at_most", "change", b"change", "clear", b"clear", "mask", b"mask", "set", b"set"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_most", b"at_most", "change", b"change", "clear", b"clear", "mask", b"mask", "method", b"method", "path", b"path", "rule_id", b"rule_id", "set", b"set"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["at_most", "mask", "clear", "set"]  # noqa: Y015
+    _WhichOneofArgType_change: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_change) -> _WhichOneofReturnType_change | None: ...
+
+Global___FieldChange: _TypeAlias = FieldChange  # noqa: Y015
+
+@_typing.final
+class RuleCeilings(_message.Message):
+    """The closed-world limits that a permit of one allowing rule has for one method, instead of the exact arguments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_ID_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    CONSTRAINTS_FIELD_NUMBER: _builtins.int
+    rule_id: _builtins.str
+    """The rule's `@id`."""
+    method: _builtins.str
+    """Full method path."""
+    @_builtins.property
+    def constraints(self) -> _containers.RepeatedCompositeFieldContainer[_decision_pb2.Constraint]:
+        """The limits; a value that none of them speaks of is bound to what was asked."""
+
+    def __init__(
+        self,
+        *,
+        rule_id: _builtins.str = ...,
+        method: _builtins.str = ...,
+        constraints: _abc.Iterable[_decision_pb2.Constraint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraints", b"constraints", "method", b"method", "rule_id", b"rule_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RuleCeilings: _TypeAlias = RuleCeilings  # noqa: Y015
+
+@_typing.final
+class RuleObligation(_message.Message):
+    """What must be done with a call that one rule allows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_ID_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    OBLIGATION_FIELD_NUMBER: _builtins.int
+    rule_id: _builtins.str
+    """The rule's `@id`."""
+    method: _builtins.str
+    """Full method path."""
+    @_builtins.property
+    def obligation(self) -> _decision_pb2.Obligation:
+        """The obligation, as it stands in the permit."""
+
+    def __init__(
+        self,
+        *,
+        rule_id: _builtins.str = ...,
+        method: _builtins.str = ...,
+        obligation: _decision_pb2.Obligation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["obligation", b"obligation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "obligation", b"obligation", "rule_id", b"rule_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RuleObligation: _TypeAlias = RuleObligation  # noqa: Y015
 
 @_typing.final
 class RuleNote(_message.Message):
