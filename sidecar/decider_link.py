@@ -1,14 +1,15 @@
 """The decider, over gRPC: the beacon after silence, artifacts by digest, and decide on call.
 
 Guaranteed: a permit that comes back is not believed here; it runs through the door's checks like one that
-was presented. Whatever the decider fails to do denies. Not guaranteed: that the decider is the right one;
-mTLS says so, and the root key says whether what it hands out is genuine.
+was presented. Whatever the decider fails to do denies. Under mTLS nothing is said to anybody but the
+environment's decider, by its SPIFFE id (`sidecar.tls_relay`), and a new certificate of ours is used from the
+next question on. Not guaranteed: that a decider hands out what is genuine; the root key says so.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-import grpc
 from grpc import aio
 
 from licet.metadata import DEV_IDENTITY, TASK_ID
@@ -20,6 +21,7 @@ from licet.v1.statement_pb2 import Signed
 from sidecar.exchange import Request
 from sidecar.parts import Denied, Obtained
 from sidecar.status import licet_reason
+from sidecar.tls_relay import TlsRelay
 from sidecar.tool import signed_bytes
 
 BEACON_TIMEOUT_S: Final = 1.0
@@ -38,7 +40,13 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
 )
+
+
+def _authority(address: str) -> tuple[tuple[str, str], ...]:
+    """What the decider is called in the calls that go to the relay."""
+    return (("grpc.default_authority", address),)
 
 
 class DeciderLink:
@@ -47,32 +55,55 @@ class DeciderLink:
     Args:
         address: `host:port`.
         audience: Audience of the tool behind this door.
-        credentials: mTLS; None on loopback under the development setting.
+        relay: mTLS to that address; None on loopback under the development setting.
         identity: Development identity to send along; empty under mTLS.
     """
 
-    def __init__(
-        self, address: str, audience: str, *, credentials: grpc.ChannelCredentials | None, identity: str
-    ) -> None:
-        self._channel = (
-            aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
-            if credentials is None
-            else aio.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
-        )
-        self._stub: decider_pb2_grpc.DeciderServiceAsyncStub = decider_pb2_grpc.DeciderServiceStub(
-            self._channel
-        )
+    def __init__(self, address: str, audience: str, *, relay: TlsRelay | None, identity: str) -> None:
+        self._address = address
+        self._relay = relay
         self._audience = audience
         self._metadata: tuple[tuple[str, str], ...] = ((DEV_IDENTITY, identity),) if identity else ()
+        self._retired: set[asyncio.Task[None]] = set()
+        self._connect()
+
+    def start(self) -> None:
+        """Connect when asked for something."""
+        if self._relay is not None:
+            self._relay.start()
 
     async def close(self) -> None:
         """Close the connection."""
-        await self._channel.close()
+        await asyncio.gather(self._channel.close(), *self._retired)
+        if self._relay is not None:
+            await self._relay.close()
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection under mTLS; empty when there is one, or none was tried."""
+        return "" if self._relay is None else self._relay.trouble
+
+    def _connect(self) -> None:
+        target = self._address if self._relay is None else self._relay.target
+        options = _CHANNEL_OPTIONS if self._relay is None else (*_CHANNEL_OPTIONS, *_authority(self._address))
+        self._channel = aio.insecure_channel(target, options=options)
+        self._stub: decider_pb2_grpc.DeciderServiceAsyncStub = decider_pb2_grpc.DeciderServiceStub(
+            self._channel
+        )
+
+    def _decider(self) -> "decider_pb2_grpc.DeciderServiceAsyncStub":
+        """Return the stub to ask with: over a new connection when our certificate is another than before."""
+        if self._relay is not None and self._relay.renew():
+            retired = asyncio.ensure_future(self._channel.close(DECIDE_TIMEOUT_S))  # open questions go on
+            self._retired.add(retired)
+            retired.add_done_callback(self._retired.discard)
+            self._connect()
+        return self._stub
 
     async def beacon(self) -> Signed | None:
         """Return the newest beacon, None when nobody answers."""
         try:
-            answer = await self._stub.GetBeacon(
+            answer = await self._decider().GetBeacon(
                 decider_pb2.GetBeaconRequest(), timeout=BEACON_TIMEOUT_S, metadata=self._metadata
             )
         except aio.AioRpcError:
@@ -83,7 +114,7 @@ class DeciderLink:
         """Return the artifact of that digest, None when nobody has it."""
         request = decider_pb2.GetArtifactRequest(sha256=sha256)
         try:
-            answer = await self._stub.GetArtifact(
+            answer = await self._decider().GetArtifact(
                 request, timeout=ARTIFACT_TIMEOUT_S, metadata=self._metadata
             )
         except aio.AioRpcError:
@@ -106,7 +137,7 @@ class DeciderLink:
         )
         pairs = (*self._metadata, *(inject(trace) if trace is not None else ()))
         try:
-            answer = await self._stub.Decide(ask, timeout=DECIDE_TIMEOUT_S, metadata=pairs)
+            answer = await self._decider().Decide(ask, timeout=DECIDE_TIMEOUT_S, metadata=pairs)
         except aio.AioRpcError as error:
             return _failed(error)
         return _usable(answer)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from grpc import aio
 
 from licet import metrics, tracing
-from licet.identity import audience_of, reconciler_id, sidecar_id
+from licet.identity import audience_of, decider_id, reconciler_id, sidecar_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import read_public, read_secret, read_signing_key
 from licet.log import log
@@ -34,7 +34,8 @@ from sidecar.meter import DoorMeter, TimedSpend, observe
 from sidecar.quota import Quota
 from sidecar.settings import SidecarSettings
 from sidecar.store import Store
-from sidecar.tls import CertificateFiles, channel_credentials, server_credentials
+from sidecar.tls import CertificateFiles, server_credentials
+from sidecar.tls_relay import TlsRelay
 from sidecar.tool import SocketTool
 from sidecar.watch import Watch
 
@@ -84,11 +85,11 @@ class Sidecar:
         )
         self._tool = SocketTool(settings.tool_socket)
         self._guard = GuardLink(self._tool.channel)
-        certificates = _certificates(settings)
+        certificates, decider = _certificates(settings), decider_id(domain, env)
         self._decider = DeciderLink(
             settings.decider,
             self._audience,
-            credentials=channel_credentials(certificates) if certificates is not None else None,
+            relay=None if certificates is None else TlsRelay(settings.decider, certificates, decider),
             identity=self._source if settings.dev_identity else "",
         )
         self._knowledge = Knowledge(
@@ -107,6 +108,7 @@ class Sidecar:
         await self._open_store()
         observe(self._metrics, self._knowledge, self._journal, self._store)
         self._tool.start()
+        self._decider.start()
         self._door = self._make_door()
         self._run(self._knowledge.run(), self._store.run(), Watch(self._knowledge, self._journal).run())
         self._run(self._tell())
@@ -143,14 +145,18 @@ class Sidecar:
         known = self._knowledge.known
         age_ms = self._knowledge.age_ms()
         return {
-            "keys": "" if known is not None else self._knowledge.trouble,
-            "beacon": _beacon_reason(age_ms, self._knowledge.trouble),
+            "keys": "" if known is not None else self._trouble(),
+            "beacon": _beacon_reason(age_ms, self._trouble()),
             "store": self._store_reason(),
             "tool": "" if self._tool.reachable else "no connection to the tool's socket",
             "guard": "" if self._guard.absent else self._guard.trouble,
             "spool": "the event spool is full" if self._journal.full else "",
             "door": "draining" if self._draining else self.broken,
         }
+
+    def _trouble(self) -> str:
+        """Why nothing newer is known; whom we cannot reach comes before what nobody said."""
+        return self._decider.trouble or self._knowledge.trouble
 
     def _store_reason(self) -> str:
         known = self._knowledge.known

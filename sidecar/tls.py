@@ -69,12 +69,6 @@ def server_credentials(files: CertificateFiles) -> Any:
     )
 
 
-def channel_credentials(files: CertificateFiles) -> grpc.ChannelCredentials:
-    """Return credentials of a client; raises OSError when a file is missing."""
-    certificate, key, authority = files.read()
-    return grpc.ssl_channel_credentials(authority, key, certificate)
-
-
 def _configuration(files: CertificateFiles) -> Any:
     certificate, key, authority = files.read()
     return grpc.ssl_server_certificate_configuration([(key, certificate)], root_certificates=authority)

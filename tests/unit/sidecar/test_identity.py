@@ -1,6 +1,6 @@
 import pytest
 
-from sidecar.identity import certified_peer, development_peer, is_loopback
+from sidecar.identity import certificate_id, certified_peer, development_peer, is_loopback
 
 AGENT = "spiffe://licet.local/dev/agent/refund-bot"
 
@@ -68,3 +68,31 @@ def test_a_development_identity_from_elsewhere_is_nobody(origin: str) -> None:
 )
 def test_a_development_identity_is_claimed_once_and_whole(pairs: tuple[tuple[str, str | bytes], ...]) -> None:
     assert development_peer("ipv4:127.0.0.1:1", pairs) == ""
+
+
+def certificate(*names: tuple[str, str]) -> dict[str, object]:
+    return {"subject": (), "subjectAltName": names}
+
+
+def test_a_server_is_the_one_uri_of_its_certificate() -> None:
+    assert certificate_id(certificate(("DNS", "decider"), ("URI", AGENT))) == AGENT
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        [("DNS", AGENT)],
+        [("URI", AGENT), ("URI", AGENT)],
+        [("URI", AGENT), ("URI", "https://example.com/")],
+        [("URI", AGENT.upper())],
+        [("email", AGENT)],
+    ],
+)
+def test_a_server_with_no_id_or_two_is_nobody(names: list[tuple[str, str]]) -> None:
+    assert certificate_id(certificate(*names)) == ""
+
+
+@pytest.mark.parametrize("missing", [None, {}, {"subjectAltName": ()}])
+def test_a_server_without_a_certificate_is_nobody(missing: dict[str, object] | None) -> None:
+    assert certificate_id(missing) == ""
