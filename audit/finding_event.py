@@ -24,6 +24,11 @@ def linked(rows: Iterable[Row]) -> tuple[TraceContext, ...]:
     return tuple(TraceContext(str(trace), str(span)) for trace, span in dict.fromkeys(found))
 
 
+def trace_of(rows: Iterable[Row]) -> str:
+    """Return the trace of the first span that a finding is about; empty where there is none."""
+    return next((span.trace_id for span in linked(rows)), "")
+
+
 def decided_of(story: Story) -> Decided | None:
     """Return the last decision of the story."""
     return max(story.decisions, key=lambda decided: decided.time_us, default=None)

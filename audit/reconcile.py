@@ -23,7 +23,7 @@ from clickhouse_connect.driver.exceptions import OperationalError
 from audit.announce import REMEMBERED, Announcer, Recorder
 from audit.evidence import beside_rows, rows_of_steps
 from audit.fence import FenceError, Fencer, Patience
-from audit.finding_event import decided_of, group, name_of
+from audit.finding_event import decided_of, group, name_of, trace_of
 from audit.findings import (
     WINDOW_US,
     Change,
@@ -37,7 +37,7 @@ from audit.ledger_reader import LedgerReader, LedgerReaderError
 from audit.story import Row, change, split, story_of
 from licet.event import EventKind
 from licet.journal.spool import SpoolError
-from licet.log import log
+from licet.log import log, of_trace
 from licet.metrics import Metrics
 from licet.streams import StreamsError
 from licet.tracing import Tracing
@@ -201,14 +201,15 @@ class Reconciler:
         raised = 0
         for step in steps:
             rows = by_step.get(step, [])
-            try:
-                raised += await self._judge_step(step, rows, beside, now_us)
-            except AWAY:
-                raise
-            except Exception as error:  # noqa: BLE001 - one step must not stop the others
-                raised += await self._failed(step, rows, error, now_us)
-            else:
-                self._judging.done(step, 0)
+            with of_trace(trace_of(rows)):
+                try:
+                    raised += await self._judge_step(step, rows, beside, now_us)
+                except AWAY:
+                    raise
+                except Exception as error:  # noqa: BLE001 - one step must not stop the others
+                    raised += await self._failed(step, rows, error, now_us)
+                else:
+                    self._judging.done(step, 0)
         return raised
 
     async def _evidence(

@@ -59,6 +59,7 @@ def serve() -> None:
         for line in complaints(error):
             typer.echo(line, err=True)
         raise typer.Exit(2) from None
+    configure_logging("decider", settings.log_level)
     import uvloop
 
     raise typer.Exit(uvloop.run(_serve(settings)))

@@ -21,7 +21,7 @@ from decider.outcome import OutcomeReader
 from decider.peer import certified_peer, development_peer
 from decider.status import status_of
 from licet.call import MAX_REQUEST_BYTES
-from licet.log import log
+from licet.log import log, of_trace
 from licet.refusal import Reason, Refusal
 from licet.streams import ArtifactDamaged, ConfigStore, StreamsError
 from licet.tracing import Tracing, extract
@@ -93,10 +93,11 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         peer = await self._peer(context)
         started_s = time.perf_counter()
         recording = self._tracing.record(extract(tuple(context.invocation_metadata() or ())))
-        try:
-            answer = await self._decider.decide(request, peer, recording)
-        finally:
-            recording.close()
+        with of_trace(recording.trace_id):
+            try:
+                answer = await self._decider.decide(request, peer, recording)
+            finally:
+                recording.close()
         self._meter.answered(request, answer, started_s, recording.parent)
         if isinstance(answer, Refusal):
             await abort(context, answer)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
+from licet.log import Level
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
@@ -81,6 +82,9 @@ class DeciderSettings(BaseSettings):
     nats_password_file: Path | None = Field(default=None, description="its password")
     nats_ca_file: Path | None = Field(default=None, description="whom the servers' certificates come from")
     spool_dir: Path = Field(description="events that are not published yet; survives a restart")
+    log_level: Level = Field(
+        default="info", description="least level of log lines: debug, info, warning, error"
+    )
     otlp_endpoint: str | None = Field(default=None, description="OTLP/gRPC endpoint for spans")
     metrics_endpoint: str | None = Field(
         default=None, description="OTLP/gRPC endpoint for metrics; none sends none"

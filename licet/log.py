@@ -1,20 +1,48 @@
 """JSON lines on stderr: a constant event name, fields, never payloads or key material.
 
 Guarantees: one line per record, one JSON object per line, keys `time` (RFC 3339, UTC), `level`, `process`,
-`event`, then the fields. Exceptions are logged by type and frames, never by message. Not guaranteed:
-delivery. What must not be lost is an audit event (`licet.journal`).
+`event`, then the fields; `trace_id` on each line that is written while a call is worked on (`of_trace`).
+Exceptions are logged by type and frames, never by message. What a library logs has event `library.said` and
+of its text the first line, before values are put into it: a library quotes what it could not read. Not
+guaranteed: delivery. What must not be lost is an audit event (`licet.journal`).
 """
 
 import json
 import logging
+import re
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
+
+Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 _FIELDS: Final = "licet_fields"
 MAX_FRAMES: Final = 60
+MAX_TEXT: Final = 200
+LIBRARY: Final = "library.said"
+_EVENT: Final = re.compile(r"[a-z_]+(\.[a-z_]+)+\Z")
+_TRACE_ID: Final[ContextVar[str]] = ContextVar("licet_trace_id", default="")
+
+
+@contextmanager
+def of_trace(trace_id: str) -> Iterator[None]:
+    """Give every log line that is written inside this trace id, also by tasks that begin here.
+
+    Inside of another trace the inner one counts; an empty id changes nothing.
+    """
+    if not trace_id:
+        yield
+        return
+    token = _TRACE_ID.set(trace_id)
+    try:
+        yield
+    finally:
+        _TRACE_ID.reset(token)
 
 
 class _JsonLines(logging.Formatter):
@@ -27,13 +55,24 @@ class _JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "process": self._process,
-            "event": record.getMessage(),
+            **_said(record),
         }
+        trace_id = _TRACE_ID.get()
+        if trace_id:
+            line["trace_id"] = trace_id
         line.update(getattr(record, _FIELDS, {}))
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
             line["frames"] = frames(record.exc_info[1])
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _said(record: logging.LogRecord) -> dict[str, str]:
+    """Return event and, of a library's record, where it comes from and its text without values."""
+    if hasattr(record, _FIELDS) or (not record.args and _EVENT.match(str(record.msg))):
+        return {"event": str(record.msg)}
+    text = str(record.msg).partition("\n")[0][:MAX_TEXT]  # asyncio puts what failed on the lines after it
+    return {"event": LIBRARY, "logger": record.name, "text": text}
 
 
 def frames(error: BaseException | None) -> list[str]:
@@ -53,13 +92,13 @@ def frames(error: BaseException | None) -> list[str]:
     return found
 
 
-def configure_logging(process: str, *, level: int = logging.INFO) -> None:
-    """Send every log record of this process to stderr as JSON lines."""
+def configure_logging(process: str, level: Level = "info") -> None:
+    """Send every log record of this process that is of `level` or above to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines(process))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(level.upper())
 
 
 def log(logger: logging.Logger, level: int, event: str, **fields: object) -> None:

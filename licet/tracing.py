@@ -173,10 +173,11 @@ class Recording:
     hold and write is kept whatever the caller's flag says.
     """
 
-    __slots__ = ("_keep", "_spans", "_tracing", "parent")
+    __slots__ = ("_keep", "_spans", "_tracing", "parent", "trace_id")
 
     def __init__(self, tracing: "Tracing", parent: TraceContext | None) -> None:
         self.parent = parent
+        self.trace_id: str = parent.trace_id if parent else f"{random.getrandbits(128) or 1:032x}"
         self._tracing = tracing
         self._spans: list[Span] = []
         self._keep = parent is None or parent.sampled
@@ -192,10 +193,9 @@ class Recording:
     ) -> Span:
         """Start a span: under another of this recording, else under the caller's."""
         parent = under.context if under is not None else self.parent
-        trace_id = parent.trace_id if parent else f"{random.getrandbits(128) or 1:032x}"
         state = parent.tracestate if parent else ""
         context = TraceContext(
-            trace_id, f"{random.getrandbits(64) or 1:016x}", sampled=True, tracestate=state
+            self.trace_id, f"{random.getrandbits(64) or 1:016x}", sampled=True, tracestate=state
         )
         span = Span(name, kind, context, parent, links)
         for key, value in (attributes or {}).items():

@@ -43,6 +43,7 @@ def serve() -> None:
         for line in _complaints(error):
             typer.echo(line, err=True)
         raise typer.Exit(2) from None
+    configure_logging("sidecar", settings.log_level)
     import uvloop
 
     try:

@@ -23,7 +23,7 @@ from typing import Final
 
 from licet.event import EventKind, uuid7
 from licet.flood import FloodRecord
-from licet.log import log
+from licet.log import log, of_trace
 from licet.metadata import APPROVAL, CALL_ID, PERMIT
 from licet.permit import DoorState, Permit, Presented, examine
 from licet.refusal import Reason, Refusal
@@ -150,11 +150,14 @@ class Door:
 
     async def _run(self, call: Call) -> Reply:
         """Turn every way a call can end into one reply and one event."""
-        try:
-            reply = await self._enforce(call)
-        except Exception as fault:  # noqa: BLE001 # nothing unexpected may let a call through or kill the door
-            reply = self._fault(call, fault)
-        return await self._conclude(call, reply)
+        with of_trace(call.trace.here().trace_id):
+            if call.request.fault:
+                log(LOG, logging.ERROR, "door.request_fault", error=call.request.fault)
+            try:
+                reply = await self._enforce(call)
+            except Exception as fault:  # noqa: BLE001 # nothing unexpected may let a call through or kill us
+                reply = self._fault(call, fault)
+            return await self._conclude(call, reply)
 
     async def _enforce(self, call: Call) -> Reply:
         request = call.request

@@ -30,6 +30,7 @@ class Request:
         deadline_ms: Monotonic ms after which the caller no longer waits; None when it gave none.
         receive: Reads the body, once; a refusal when it is too large, never ends, or the caller went away.
         send: Server streaming: hands one message to the caller; does nothing once the caller is gone.
+        fault: What went wrong while this request was built; empty for a whole one.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Request:
     deadline_ms: int | None
     receive: Callable[[], Awaitable[bytes | Refusal]]
     send: Callable[[bytes], Awaitable[None]] | None = None
+    fault: str = ""
 
     def values(self, key: str) -> tuple[bytes, ...]:
         """Return every value of `key` as bytes, in order."""

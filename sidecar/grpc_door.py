@@ -7,7 +7,6 @@ limit to us; it answers such a call itself, and no event tells of it.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,13 +16,10 @@ import grpc
 from grpc import aio
 
 from licet.call import MAX_REQUEST_BYTES
-from licet.log import log
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
 from sidecar.identity import certified_peer, development_peer
 from sidecar.status import CODES, details_of
-
-LOG: Final = logging.getLogger(__name__)
 
 BODY_TIMEOUT_S: Final = 10.0
 """How long a half-sent call may stay half-sent when its caller gave no deadline."""
@@ -114,9 +110,15 @@ class GrpcDoor(grpc.GenericRpcHandler):
         try:
             return self._request(path, context, send)
         except Exception as fault:  # noqa: BLE001 # grpcio would tell the caller what went wrong in here
-            log(LOG, logging.ERROR, "door.request_fault", error=type(fault).__name__)
             return Request(
-                path=path, metadata=(), peer="", origin="", deadline_ms=None, receive=_broken, send=send
+                path=path,
+                metadata=(),
+                peer="",
+                origin="",
+                deadline_ms=None,
+                receive=_broken,
+                send=send,
+                fault=type(fault).__name__,
             )
 
     def _request(self, path: str, context: Any, send: Callable[[bytes], Awaitable[None]] | None) -> Request:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
+from licet.log import Level
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -83,6 +84,9 @@ class SidecarSettings(BaseSettings):
         default=None, description="whom the servers' certificates come from, PEM"
     )
     spool_dir: Path = Field(description="events and outcomes that are not published yet; survives a restart")
+    log_level: Level = Field(
+        default="info", description="least level of log lines: debug, info, warning, error"
+    )
     otlp_endpoint: str | None = Field(
         default=None, description="OTLP/gRPC endpoint for spans; none keeps none"
     )

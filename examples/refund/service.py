@@ -253,7 +253,7 @@ def main() -> int:
     try:
         if loose:
             server, port = ungated(os.environ)
-            log(_logger, logging.WARNING, "UNGATED: every call is executed, nothing is asked", port=port)
+            log(_logger, logging.WARNING, "tool.ungated", calls="every one is executed", port=port)
         else:
             settings = Settings.read(os.environ)
             server = gated(settings)

@@ -7,6 +7,7 @@ import grpc
 from opentelemetry.trace import SpanKind
 
 from licet import telemetry
+from licet.log import of_trace
 from licet.tracing import Recording, Span, Tracing, extract
 
 
@@ -22,8 +23,9 @@ class ToolSpans:
         recording = self._tracing.record(extract(tuple(context.invocation_metadata())))
         name = f"fin.v1.Finance/{method}"
         attributes = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: name}
-        try:
-            with recording.span(name, kind=SpanKind.SERVER, attributes=attributes) as span:
-                yield recording, span
-        finally:
-            recording.close()
+        with of_trace(recording.trace_id):
+            try:
+                with recording.span(name, kind=SpanKind.SERVER, attributes=attributes) as span:
+                    yield recording, span
+            finally:
+                recording.close()

@@ -12,6 +12,7 @@ from licet.guard.guard import Call, Done, Effect, Guard
 from licet.guard.ledger import CommitUnknown, LedgerUnavailable
 from licet.guard.status import EXECUTED, NONE, STORED, abort
 from licet.guard.step import Spend
+from licet.log import of_trace
 from licet.permit import Presented
 from licet.refusal import Reason, Refusal
 from licet.tracing import Recording, Span, TraceContext, Tracing, extract
@@ -51,11 +52,12 @@ class GuardedMethod(Generic[ReplyT]):
         """
         sent: Pairs = tuple(context.invocation_metadata())
         recording = self._tracing.record(extract(sent))
-        try:
-            done = self._execute(request, context, change, sent, recording)
-        finally:
-            recording.keep()  # a write is never hidden by its caller's sampled flag
-            recording.close()
+        with of_trace(recording.trace_id):
+            try:
+                done = self._execute(request, context, change, sent, recording)
+            finally:
+                recording.keep()  # a write is never hidden by its caller's sampled flag
+                recording.close()
         return done.reply
 
     def _execute(

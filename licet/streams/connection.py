@@ -168,4 +168,4 @@ async def _abandon(connection: Connection, attempt: "asyncio.Future[None]") -> N
     try:
         await connection.close()
     except (NoServersError, NatsError, OSError):
-        logger.debug("nats.close failed after a connection that never came about")
+        logger.debug("nats.not_closed")

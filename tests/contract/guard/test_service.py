@@ -19,6 +19,7 @@ from licet.refusal import Refusal
 from licet.tracing import Tracing
 from licet.v1 import guard_pb2, guard_pb2_grpc
 from tests.worlds.guarded_tool import GuardedTool, QuickMint, SqliteStore, ended
+from tests.worlds.log_lines import log_lines
 from tests.worlds.mint import REFUND, refund
 
 TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-00"
@@ -136,6 +137,13 @@ def test_a_raw_call_on_the_tools_socket_is_refused(rig: Rig) -> None:
     status, said, reply = rig.refund(rig.tool.mint.sign(rig.tool.decision()))
     assert (status, said, reply.order_version) == ("OK", "executed", 2)
     assert rig.finance.entered == 2
+
+
+def test_a_refusals_log_line_leads_to_the_callers_trace(rig: Rig) -> None:
+    with log_lines() as lines:
+        rig.refund()
+    (line,) = (one for one in lines if one["event"] == "guard.refused")
+    assert line["trace_id"] == TRACEPARENT.split("-")[1]
 
 
 def test_the_trailer_says_what_became_of_the_step(rig: Rig) -> None:

@@ -26,8 +26,10 @@ from licet.v1.decision_pb2 import Decision, DecisionType
 from licet.v1.event_pb2 import Event
 from licet.v1.guard_pb2 import FENCE_STATE_VOIDED, FenceResponse, LedgerChange
 from licet.v1.spend_pb2 import Outcome
+from tests.worlds.log_lines import log_lines
 
 AT = 1_790_000_000_000_000
+TRACE = "a" * 32
 LATER = AT + 30_000_000
 END_MS = AT // 1000 + 60_000
 AUDIENCE = "spiffe://licet.local/dev/tool/finance"
@@ -138,7 +140,7 @@ class World:
                 self.seqs[AUDIT] + 1, kind=kind, decision=decision, decision_id=f"{number:032x}",
                 spend_id=step, resource=f"order:{order}", tenant="t1", tool="finance", tier=4,
                 amount_minor=5000, currency="USD", call_digest="ab" * 32, time_us=at, not_after_ms=END_MS,
-                task_id="task", call_id=f"call{number}",
+                task_id="task", call_id=f"call{number}", trace_id=TRACE, span_id="b" * 16,
                 reason="" if decision == "allow" else "POLICY_DENIED",
             ),
         )  # fmt: skip
@@ -385,7 +387,7 @@ async def test_ledger_amounts_past_64_bits_do_not_stop_the_reconciler(world: Any
 
 @pytest.mark.asyncio
 async def test_step_whose_judging_raises_pages_and_the_others_are_judged(
-    world: Any, monkeypatch: Any, caplog: Any
+    world: Any, monkeypatch: Any
 ) -> None:
     bad, good = world.executed(1, "O1"), world.executed(2, "O2")
     from audit.findings import classify as true
@@ -396,12 +398,15 @@ async def test_step_whose_judging_raises_pages_and_the_others_are_judged(
         return true(story, **given)
 
     monkeypatch.setattr("audit.reconcile.classify", classify)
-    for number in range(8):
-        await world.reconciler.poll(LATER + number * 40_000_000)
+    with log_lines() as lines:
+        for number in range(8):
+            await world.reconciler.poll(LATER + number * 40_000_000)
     names = [(finding, fields["spend_id"]) for _, finding, fields in world.findings.raised]
     assert sorted(names) == [("ALLOWED_EXECUTED", good), ("NOT_JUDGED", bad)]
     assert world.reconciler.open_steps == 0
-    assert "finding.pages" in caplog.text
+    pages = [one for one in lines if one["event"] == "finding.pages"]
+    assert pages
+    assert {one["trace_id"] for one in pages} == {TRACE}, "each line leads to the step's trace"
 
 
 @pytest.mark.asyncio

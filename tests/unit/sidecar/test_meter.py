@@ -1,6 +1,7 @@
 """The core tells its meter of every call once, however it ends, and its log lines lead to the trace."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,9 @@ import pytest
 from licet.tracing import TraceContext
 from sidecar.core import Door
 from tests.unit.sidecar.conftest import World
+from tests.worlds.fakes import request
+from tests.worlds.log_lines import log_lines
+from tests.worlds.mint import AGENT, REFUND
 
 pytestmark = pytest.mark.asyncio
 
@@ -29,8 +33,6 @@ class Counted:
 
 @pytest.fixture
 def counted(world: World) -> Counted:
-    from dataclasses import replace
-
     made = Counted()
     world.door = Door(replace(world.door._parts, meter=made))
     return made
@@ -62,6 +64,21 @@ async def test_a_fault_is_counted_and_its_log_line_leads_to_the_trace(
     fields: dict[str, Any] = line.licet_fields  # type: ignore[attr-defined]
     assert fields["trace_id"] == counted.traces[0].trace_id == world.event[1]["trace_id"]
     assert "a fault of the store" not in str(fields)
+
+
+async def test_every_line_of_a_call_has_its_trace(world: World, counted: Counted) -> None:
+    """Whoever reads one line must find the call, also where the request could not even be built."""
+
+    async def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a fault of the store")
+
+    world.spend.reserve = broken  # type: ignore[method-assign]
+    with log_lines() as lines:
+        await world.call(world.mint.permit())
+        await world.door.handle(replace(request(REFUND, b"", peer=AGENT), fault="ValueError"))
+    assert [one["event"] for one in lines] == ["door.fault", "door.fault", "door.request_fault"]
+    assert [one["trace_id"] for one in lines] == [counted.traces[n].trace_id for n in (0, 0, 1)]
+    assert counted.traces[0].trace_id != counted.traces[1].trace_id
 
 
 async def test_an_event_that_is_lost_is_counted_as_what_the_caller_heard(
