@@ -17,8 +17,10 @@ from licet.identity import subject_token
 from licet.streams import (
     inbox_prefix,
     stream_audit,
+    stream_budget,
     stream_config,
     stream_ledger,
+    stream_payload,
     stream_spend,
     stream_spend_log,
     subject_audit,
@@ -109,16 +111,20 @@ def _hub_permissions(name: str, env: str) -> tuple[list[str], list[str]]:
         stream_audit(env),
         stream_ledger(env),
         stream_config(env),
+        stream_payload(env),
+        stream_budget(env),
     )
     info = ["$JS.API.INFO", *(f"$JS.API.STREAM.INFO.{stream}" for stream in every)]
     get = [f"$JS.API.STREAM.MSG.GET.{stream}" for stream in every]
     own_events = f"licet.audit.{env}.{'decider' if name == DECIDER else 'audit'}.*"
+    payloads = f"licet.payload.{env}.decider.*"
     config = f"licet.config.{env}.>"
     if name == SETUP:
         manage = [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "UPDATE") for stream in every]
         return [*info, *get, *manage, config], []
     if name == DECIDER:
-        return [*info, *get, config, own_events, subject_beacon(env)], [subject_beacon(env)]
+        own = (config, f"licet.budget.{env}.>", own_events, payloads, subject_beacon(env))
+        return [*info, *get, *own], [subject_beacon(env)]
     if name == AUDIT_WRITER:
         read = [part for stream in every for part in _consume(stream)]
         return [*info, *get, *read, own_events], []

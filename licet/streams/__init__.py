@@ -1,6 +1,7 @@
-"""NATS JetStream as licet uses it: subjects, the five streams, connections, publishing, configuration."""
+"""NATS JetStream as licet uses it: subjects, the seven streams, connections, publishing, configuration."""
 
 from licet.streams.api import SpendPosition, StoredMessage, read_last, read_seq, spend_position, stream_info
+from licet.streams.batch import MAX_BATCH, Batched, publish_batch
 from licet.streams.config_store import ActivationLost, ArtifactDamaged, ConfigStore
 from licet.streams.connection import Connection, NatsSettings, connect, inbox_prefix
 from licet.streams.errors import (
@@ -23,23 +24,30 @@ from licet.streams.settings import (
 from licet.streams.spend_memory import SpendMemory
 from licet.streams.subjects import (
     stream_audit,
+    stream_budget,
     stream_config,
     stream_ledger,
+    stream_payload,
     stream_spend,
     stream_spend_log,
     subject_artifact,
     subject_audit,
+    subject_balance,
     subject_beacon,
+    subject_booking,
     subject_config_active,
     subject_ledger,
+    subject_payload,
     subject_spend,
 )
 
 __all__ = [
     "EMBEDDED_SIZES",
+    "MAX_BATCH",
     "ActivationLost",
     "Applied",
     "ArtifactDamaged",
+    "Batched",
     "ConfigStore",
     "Connection",
     "CredentialsRefused",
@@ -63,20 +71,26 @@ __all__ = [
     "inbox_prefix",
     "parse_ack",
     "problems",
+    "publish_batch",
     "read_last",
     "read_seq",
     "spend_position",
     "stream_audit",
+    "stream_budget",
     "stream_config",
     "stream_configs",
     "stream_info",
     "stream_ledger",
+    "stream_payload",
     "stream_spend",
     "stream_spend_log",
     "subject_artifact",
     "subject_audit",
+    "subject_balance",
     "subject_beacon",
+    "subject_booking",
     "subject_config_active",
     "subject_ledger",
+    "subject_payload",
     "subject_spend",
 ]

@@ -59,8 +59,12 @@ def apply(
     audit_mib: Annotated[int, typer.Option(min=1, help="Room for events.")] = DEFAULTS.audit_bytes // MIB,
     ledger_mib: Annotated[int, typer.Option(min=1, help="Room for ledger changes.")] = DEFAULTS.ledger_bytes
     // MIB,
+    payload_mib: Annotated[
+        int, typer.Option(min=1, help="Room for sealed payloads.")
+    ] = DEFAULTS.payload_bytes // MIB,
     config_mib: Annotated[int, typer.Option(min=1, help="Room for configuration.")] = DEFAULTS.config_bytes
     // MIB,
+    budget_mib: Annotated[int, typer.Option(min=1, help="Room for budgets.")] = DEFAULTS.budget_bytes // MIB,
     kept_days: Annotated[int, typer.Option(min=1, help="Days until copied messages go.")] = DEFAULTS.kept_s
     // DAY_S,
     as_json: AsJson = False,
@@ -75,6 +79,8 @@ def apply(
         audit_bytes=audit_mib * MIB,
         ledger_bytes=ledger_mib * MIB,
         config_bytes=config_mib * MIB,
+        payload_bytes=payload_mib * MIB,
+        budget_bytes=budget_mib * MIB,
         kept_s=kept_days * DAY_S,
     )
     settings = NatsSettings(nats_url, nats_user, nats_password_file, nats_ca_file)

@@ -1,4 +1,4 @@
-"""Makes the five streams what they must be, and says what of them is not."""
+"""Makes the seven streams what they must be, and says what of them is not."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

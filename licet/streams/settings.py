@@ -1,4 +1,4 @@
-"""The five streams of an environment and what of their settings is a guarantee rather than a size.
+"""The seven streams of an environment and what of their settings is a guarantee rather than a size.
 
 | stream | holds | guarantee it rests on |
 |---|---|---|
@@ -6,7 +6,9 @@
 | `LICET_SPEND_LOG_<env>` | the server's copy of it | no own subject, no dedup: nobody can make it skip |
 | `LICET_AUDIT_<env>` | journal events | refuses when full, never drops the oldest |
 | `LICET_LEDGER_<env>` | rows of outboxes | write-once like spends, so two relays need no agreement |
+| `LICET_PAYLOAD_<env>` | sealed payloads of events | as the events they belong to |
 | `LICET_CONFIG_<env>` | active configuration, artifacts | nothing goes away; compare-and-set |
+| `LICET_BUDGET_<env>` | balances, bookings | the last record of a subject; all of a batch or nothing |
 
 Sizes and ages are an operator's choice; everything else is compared by `problems` as a closed world: a
 setting that this version does not know is a problem as soon as it is set, since tomorrow's server may use
@@ -17,7 +19,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from licet.streams.subjects import stream_audit, stream_config, stream_ledger, stream_spend, stream_spend_log
+from licet.streams.subjects import (
+    stream_audit,
+    stream_budget,
+    stream_config,
+    stream_ledger,
+    stream_payload,
+    stream_spend,
+    stream_spend_log,
+)
 
 NANOSECONDS: Final = 1_000_000_000
 DAY_S: Final = 86_400
@@ -30,7 +40,7 @@ DEDUP_WINDOW_S: Final = 120
 read-back.
 """
 MAX_MESSAGE_BYTES: Final = 512 * 1024
-"""An event is at most 256 KiB; a reserve carries a permit and up to four approvals."""
+"""An event is at most 256 KiB, a sealed payload 448; a reserve carries a permit and up to four approvals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +57,16 @@ class StreamSizes:
     audit_bytes: int = 4096 * MIB
     ledger_bytes: int = 1024 * MIB
     config_bytes: int = 256 * MIB
+    payload_bytes: int = 2048 * MIB
+    budget_bytes: int = 256 * MIB
     kept_s: int = 7 * DAY_S
-    """Age at which log, audit and ledger messages go; the writer must not be away for longer."""
+    """Age at which log, audit, ledger and payload messages go; the writer must not be away for longer."""
 
 
-EMBEDDED_SIZES: Final = StreamSizes(256 * MIB, 512 * MIB, 1024 * MIB, 256 * MIB, 64 * MIB)
-"""For `licet up` on a laptop: 2 GiB in all."""
+EMBEDDED_SIZES: Final = StreamSizes(
+    256 * MIB, 512 * MIB, 1024 * MIB, 256 * MIB, 64 * MIB, 256 * MIB, 64 * MIB
+)
+"""For `licet up` on a laptop: 2.3 GiB in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,8 @@ _SAFE: Final[dict[str, Any]] = {
     "compression": "none",
 }
 _WRITE_ONCE: Final = {"max_msgs_per_subject": 1, "discard_new_per_subject": True}
+_LAST_ONLY: Final = {"max_msgs_per_subject": 1, "allow_atomic": True, "allow_msg_ttl": True}
+"""A record replaces the one before it; what is over takes its own leave."""
 
 _SIZES: Final = frozenset({"max_bytes", "num_replicas", "placement", "description"})
 """Settings an operator may choose; `max_bytes` and `num_replicas` still have a least value, see `problems`.
@@ -115,7 +131,7 @@ _IGNORED: Final = frozenset({"name", "metadata", "consumer_limits", "first_seq"}
 def stream_configs(
     env: str, *, replicas: int = 1, sizes: StreamSizes = StreamSizes()
 ) -> tuple[StreamConfig, ...]:
-    """Return the five streams of `env` as they must be; 3 replicas in production."""
+    """Return the seven streams of `env` as they must be; 3 replicas in production."""
     kept = {"max_age": sizes.kept_s * NANOSECONDS}
 
     def make(name: str, max_bytes: int, **settings: Any) -> StreamConfig:
@@ -140,7 +156,9 @@ def stream_configs(
         make(
             stream_ledger(env), sizes.ledger_bytes, subjects=[f"licet.ledger.{env}.>"], **_WRITE_ONCE, **kept
         ),
+        make(stream_payload(env), sizes.payload_bytes, subjects=[f"licet.payload.{env}.>"], **kept),
         make(stream_config(env), sizes.config_bytes, subjects=[f"licet.config.{env}.>"]),
+        make(stream_budget(env), sizes.budget_bytes, subjects=[f"licet.budget.{env}.>"], **_LAST_ONLY),
     )
 
 

@@ -49,6 +49,11 @@ def subject_audit(env: str, process: str, name: str) -> str:
     return f"licet.audit.{subject_token(env)}.{process}.{subject_token(name)}"
 
 
+def subject_payload(env: str, process: str, name: str) -> str:
+    """Return the subject of one process's sealed payloads, beside its events."""
+    return f"licet.payload.{subject_audit(env, process, name).removeprefix('licet.audit.')}"
+
+
 def subject_ledger(env: str, tool: str, outbox_seq: int) -> str:
     """Return the write-once subject of one row of a tool's outbox."""
     return f"licet.ledger.{subject_token(env)}.{subject_token(tool)}.{_number(outbox_seq, 'outbox sequence')}"
@@ -67,6 +72,16 @@ def subject_config_active(env: str) -> str:
 def subject_artifact(env: str, sha256_hex: str) -> str:
     """Return the subject of one artifact, named by the SHA-256 of its serialised Signed."""
     return f"licet.config.{subject_token(env)}.artifact.{_hex(_HEX_64, sha256_hex, 'artifact digest')}"
+
+
+def subject_balance(env: str, account_id: str) -> str:
+    """Return the subject of what is used of one budget by those who share it, in one period."""
+    return f"licet.budget.{subject_token(env)}.balance.{_hex(_HEX_32, account_id, 'account id')}"
+
+
+def subject_booking(env: str, spend_id: str) -> str:
+    """Return the subject of what one step has booked."""
+    return f"licet.budget.{subject_token(env)}.booking.{_hex(_HEX_32, spend_id, 'spend id')}"
 
 
 def stream_spend(env: str) -> str:
@@ -89,6 +104,16 @@ def stream_ledger(env: str) -> str:
     return f"LICET_LEDGER_{subject_token(env)}"
 
 
+def stream_payload(env: str) -> str:
+    """Return the name of the stream of sealed payloads."""
+    return f"LICET_PAYLOAD_{subject_token(env)}"
+
+
 def stream_config(env: str) -> str:
     """Return the name of the configuration stream."""
     return f"LICET_CONFIG_{subject_token(env)}"
+
+
+def stream_budget(env: str) -> str:
+    """Return the name of the stream of balances and bookings."""
+    return f"LICET_BUDGET_{subject_token(env)}"

@@ -69,7 +69,7 @@ class NatsWorld:
     async def subjects(self) -> dict[str, set[str]]:
         """Return every subject that holds a message, by stream."""
         found: dict[str, set[str]] = {}
-        for name in ("SPEND", "SPEND_LOG", "AUDIT", "LEDGER", "CONFIG"):
+        for name in ("SPEND", "SPEND_LOG", "AUDIT", "LEDGER", "CONFIG", "BUDGET"):
             stream = f"LICET_{name}_{ENVIRONMENT}"
             found[stream] = {message.subject for message in await self.messages(stream)}
         return found

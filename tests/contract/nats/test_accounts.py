@@ -18,8 +18,10 @@ from licet.streams import (
     StoreUnavailable,
     connect,
     stream_audit,
+    stream_budget,
     stream_config,
     stream_ledger,
+    stream_payload,
     stream_spend,
     stream_spend_log,
     subject_audit,
@@ -39,7 +41,9 @@ STREAMS = (
     stream_spend_log(ENVIRONMENT),
     stream_audit(ENVIRONMENT),
     stream_ledger(ENVIRONMENT),
+    stream_payload(ENVIRONMENT),
     stream_config(ENVIRONMENT),
+    stream_budget(ENVIRONMENT),
 )
 OWN = tuple(subject.rstrip(">") for subject in service_subjects(ENVIRONMENT, "finance"))
 EVENT = subject_audit(ENVIRONMENT, "sidecar", "finance")

@@ -34,8 +34,10 @@ from licet.streams import (
     connect,
     spend_position,
     stream_audit,
+    stream_budget,
     stream_config,
     stream_ledger,
+    stream_payload,
     stream_spend,
     stream_spend_log,
     subject_artifact,
@@ -58,7 +60,9 @@ ALL = {
     stream_spend_log(ENVIRONMENT),
     stream_audit(ENVIRONMENT),
     stream_ledger(ENVIRONMENT),
+    stream_payload(ENVIRONMENT),
     stream_config(ENVIRONMENT),
+    stream_budget(ENVIRONMENT),
 }
 
 
