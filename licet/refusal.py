@@ -243,7 +243,7 @@ _TABLE: Mapping[Reason, tuple[Status, int, str]] = {
     Reason.EVALUATION_FAILED: (Status.UNAVAILABLE, 0, "the policy could not be evaluated"),
     Reason.PRINCIPAL_INVALID: (Status.UNAUTHENTICATED, 0, "the user token is not valid for this task"),
     Reason.TENANT_MISMATCH: (Status.PERMISSION_DENIED, 0, "the resource belongs to another tenant"),
-    Reason.ARGUMENT_REFUSED: (Status.PERMISSION_DENIED, 0, "an argument is not allowed"),
+    Reason.ARGUMENT_REFUSED: (Status.PERMISSION_DENIED, 10, "an argument is not allowed"),
     Reason.CONTRACT_REFUSED: (Status.PERMISSION_DENIED, 0, "outside the task's contract"),
     Reason.DELEGATION_EXCEEDED: (Status.PERMISSION_DENIED, 0, "wider than the delegation"),
     Reason.BUDGET_EXHAUSTED: (Status.RESOURCE_EXHAUSTED, 0, "a budget is used up"),

@@ -9,6 +9,7 @@ import { checkCeilings, valuesOf } from "./ceilings.mjs";
 import { readDescriptors } from "./descriptors.mjs";
 import { spendId } from "./ids.mjs";
 import { walk } from "./protobuf.mjs";
+import { checkRules } from "./rules.mjs";
 import { parseSigned, strictParse, verify } from "./statement.mjs";
 import { Refused } from "./tree.mjs";
 
@@ -140,12 +141,14 @@ function checkBeacon(decision, door, method, now) {
 
 /** @param {any} decision @param {any} door @param {any} method @param {Buffer} body */
 function checkArguments(decision, door, method, body) {
-  const { tree, message } = walk(readDescriptors(method.descriptors), method.input_type, method.any_types, body);
+  const types = readDescriptors(method.descriptors);
+  const { tree, message } = walk(types, method.input_type, method.any_types, body);
   const digest = callDigest(door.toolKey, method.codec, method.path, method.digest, tree);
   const values = valuesOf(message);
   if (resourceOf(method.resource, values) !== decision.resource) throw new Refused("RESOURCE_MISMATCH");
   if (decision.ceilings.length > 0) checkCeilings(decision.ceilings, values, method.money);
   else if (!digest.equals(decision.call_digest)) throw new Refused("DIGEST_MISMATCH");
+  checkRules(method, types, values);
   return { digest, message };
 }
 

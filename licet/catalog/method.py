@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from licet.call import Arguments, EnumNumber, Plan, Schema, read_json, walk
+from licet.catalog.argument import ArgumentRule
 from licet.catalog.money import Money, spell_amount
 from licet.catalog.template import Template
 from licet.hold import Quota
@@ -13,6 +14,9 @@ from licet.tier import CallClass
 
 MASK = "•••"
 """What stands for a sensitive value."""
+
+OWNER_ROLE = "tool-owner"
+"""The role of a tool's owner where its catalog names no other."""
 
 ABSENT = "(none)"
 """What stands for a value that is not there."""
@@ -73,6 +77,10 @@ class Method:
     client_streaming: bool = False
     resource_personal: bool = False
     model_facing_sha256: bytes = b""
+    argument_rules: tuple[ArgumentRule, ...] = ()
+    data_classes: frozenset[str] = frozenset()
+    results: frozenset[str] = frozenset()
+    environments: frozenset[str] = frozenset()
     input_type: str = ""
     output_type: str = ""
     descriptors: bytes = field(default=b"", repr=False)
@@ -175,6 +183,8 @@ class Catalog:
     audience: str
     version: int
     methods: Mapping[str, MethodVersions]
+    owner_role: str = OWNER_ROLE
+    """Whose people are asked when a method is served otherwise than it is listed."""
 
     def method(self, path: str) -> MethodVersions | None:
         """Return the method with exactly this path, or None: no other case, slash, query or encoding."""

@@ -6,12 +6,15 @@ demand is there; what facts are read from is a harmless read. Style and policy a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from licet.call import CatalogError, Plan, Schema, compile_plan, compile_schema
+from licet.catalog.argument_reader import read_rules
 from licet.catalog.fields import Fields, Kind, MessageFields, SchemaFields
-from licet.catalog.method import Catalog, Facts, Method, MethodVersions, method_digest
+from licet.catalog.mcp import MCP_PREFIX, is_mcp_path
+from licet.catalog.method import OWNER_ROLE, Catalog, Facts, Method, MethodVersions, method_digest
 from licet.catalog.money import Money
 from licet.catalog.template import Template, read_template
 from licet.dsse import PayloadType
@@ -76,13 +79,25 @@ def _read(message: catalog_pb2.Catalog) -> Catalog:
     for versions in methods.values():
         for method in versions.all():
             _check_facts(method, methods)
+            _check_place(method, message)
+    if message.owner_role and not _NAME.fullmatch(message.owner_role):
+        raise CatalogError(f"`{message.owner_role}` is no role")
     return Catalog(
         message.tool,
         message.environment,
         message.audience,
         message.catalog_version,
         MappingProxyType(methods),
+        message.owner_role or OWNER_ROLE,
     )
+
+
+def _check_place(method: Method, message: catalog_pb2.Catalog) -> None:
+    """Refuse a method that its owner lists elsewhere only, or that is named after another tool."""
+    if method.environments and message.environment not in method.environments:
+        raise CatalogError(f"`{method.path}` is not for environment `{message.environment}`")
+    if method.path.startswith(MCP_PREFIX) and not method.path.startswith(f"{MCP_PREFIX}{message.tool}/"):
+        raise CatalogError(f"`{method.path}` is not of tool `{message.tool}`")
 
 
 def _versions(entry: catalog_pb2.CatalogEntry) -> MethodVersions:
@@ -98,10 +113,12 @@ def read_method(path: str, entry: bytes) -> Method:
     message = strict_parse(catalog_pb2.Method, entry)
     if isinstance(message, Refusal):
         raise CatalogError(f"`{path}`: {message.detail}")
-    if message.path != path or not _PATH.fullmatch(path):
+    json = message.codec == Codec.CODEC_JSON_MCP
+    if message.path != path or not (_PATH.fullmatch(path) or (json and is_mcp_path(path))):
         raise CatalogError(f"`{message.path}` at `{path}` is no path of the form `/package.Service/Method`")
     try:
         method = _method(message, entry)
+        method = replace(method, argument_rules=read_rules(message, method, _input(method)))
         _check_paths(method)
         _check_class(method)
     except (CatalogError, ValueError) as error:
@@ -141,6 +158,9 @@ def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
         client_streaming=message.client_streaming,
         resource_personal=message.resource_personal,
         model_facing_sha256=message.model_facing_sha256,
+        data_classes=_words(message.data_classes, "data class"),
+        results=_words(message.results, "result"),
+        environments=_words(message.environments, "environment"),
         input_type=message.input_type,
         output_type=message.output_type,
         descriptors=message.descriptors,
@@ -175,6 +195,13 @@ def _codes(message: catalog_pb2.Method) -> frozenset[int]:
     if not codes <= frozenset(range(1, 17)):
         raise CatalogError("no_effect_codes are gRPC status codes from 1 to 16")
     return codes
+
+
+def _words(listed: Iterable[str], what: str) -> frozenset[str]:
+    words = tuple(listed)
+    if len(set(words)) != len(words) or not all(_NAME.fullmatch(word) for word in words):
+        raise CatalogError(f"each {what} stands once, in lower case: {', '.join(words)[:256]}")
+    return frozenset(words)
 
 
 def _facts(message: catalog_pb2.Facts) -> Facts:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from licet.beacon import MAX_AGE_MS, MAX_SKEW_MS, Beacon
 from licet.call import call_digest, same_digest
+from licet.catalog.argument import check_arguments
 from licet.ceilings import check_ceilings
 from licet.dsse import PayloadType
 from licet.hold import check_approvals
@@ -201,6 +202,11 @@ def check_10_binding(case: Case) -> Refusal | None:
     return None
 
 
+def check_10_rules(case: Case) -> Refusal | None:
+    """10: what the owner of the tool lets through, by the catalog: a stolen decider key cannot lift it."""
+    return check_arguments(case.method.argument_rules, case.arguments)
+
+
 def check_11_obligations(case: Case) -> Refusal | None:
     """11: an obligation that neither door nor tool knows would silently not be done.
 
@@ -248,6 +254,7 @@ CHECKS: tuple[Check, ...] = (
     check_10_arguments,
     check_10_resource,
     check_10_binding,
+    check_10_rules,
     check_11_obligations,
     check_11_approvals,
 )

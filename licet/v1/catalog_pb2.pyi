@@ -31,6 +31,7 @@ class Catalog(_message.Message):
     TOOL_FIELD_NUMBER: _builtins.int
     AUDIENCE_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
+    OWNER_ROLE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     catalog_version: _builtins.int
@@ -41,6 +42,8 @@ class Catalog(_message.Message):
     """The tool's name: one lower-case token."""
     audience: _builtins.str
     """The tool's audience."""
+    owner_role: _builtins.str
+    """Whose people are asked when a method is served otherwise than it is listed; empty is `tool-owner`."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___CatalogEntry]:
         """The methods, by path."""
@@ -54,10 +57,11 @@ class Catalog(_message.Message):
         tool: _builtins.str = ...,
         audience: _builtins.str = ...,
         entries: _abc.Iterable[Global___CatalogEntry] | None = ...,
+        owner_role: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience", b"audience", "catalog_version", b"catalog_version", "entries", b"entries", "environment", b"environment", "tool", b"tool", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience", b"audience", "catalog_version", b"catalog_version", "entries", b"entries", "environment", b"environment", "owner_role", b"owner_role", "tool", b"tool", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -126,6 +130,10 @@ class Method(_message.Message):
     MODEL_FACING_SHA256_FIELD_NUMBER: _builtins.int
     CLIENT_STREAMING_FIELD_NUMBER: _builtins.int
     UNGUARDED_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    DATA_CLASSES_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
+    ENVIRONMENTS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full method path."""
     codec: _decision_pb2.Codec.ValueType
@@ -196,6 +204,22 @@ class Method(_message.Message):
     def any_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """`Any` types that arguments may hold."""
 
+    @_builtins.property
+    def arguments(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArgumentRule]:
+        """What arguments must be, whatever the rules say."""
+
+    @_builtins.property
+    def data_classes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Classes of data that its answers may hold, such as `personal`: rules see them as `data_classes`."""
+
+    @_builtins.property
+    def results(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it can bring about, in words that task contracts and rules share: rules see them as `results`."""
+
+    @_builtins.property
+    def environments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The environments it may be listed in; empty is every one."""
+
     def __init__(
         self,
         *,
@@ -226,14 +250,95 @@ class Method(_message.Message):
         model_facing_sha256: _builtins.bytes = ...,
         client_streaming: _builtins.bool = ...,
         unguarded: _builtins.str = ...,
+        arguments: _abc.Iterable[Global___ArgumentRule] | None = ...,
+        data_classes: _abc.Iterable[_builtins.str] | None = ...,
+        results: _abc.Iterable[_builtins.str] | None = ...,
+        environments: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "money", b"money"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_types", b"any_types", "approvers", b"approvers", "ceilings", b"ceilings", "client_streaming", b"client_streaming", "codec", b"codec", "decide_on_call", b"decide_on_call", "descriptors", b"descriptors", "facts", b"facts", "guarded", b"guarded", "input_type", b"input_type", "json_schema", b"json_schema", "model_facing_sha256", b"model_facing_sha256", "money", b"money", "no_effect_codes", b"no_effect_codes", "obligations", b"obligations", "operation", b"operation", "output_type", b"output_type", "path", b"path", "resource", b"resource", "resource_personal", b"resource_personal", "say", b"say", "sensitive", b"sensitive", "server_streaming", b"server_streaming", "spends", b"spends", "tenant_path", b"tenant_path", "tier", b"tier", "unguarded", b"unguarded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_types", b"any_types", "approvers", b"approvers", "arguments", b"arguments", "ceilings", b"ceilings", "client_streaming", b"client_streaming", "codec", b"codec", "data_classes", b"data_classes", "decide_on_call", b"decide_on_call", "descriptors", b"descriptors", "environments", b"environments", "facts", b"facts", "guarded", b"guarded", "input_type", b"input_type", "json_schema", b"json_schema", "model_facing_sha256", b"model_facing_sha256", "money", b"money", "no_effect_codes", b"no_effect_codes", "obligations", b"obligations", "operation", b"operation", "output_type", b"output_type", "path", b"path", "resource", b"resource", "resource_personal", b"resource_personal", "results", b"results", "say", b"say", "sensitive", b"sensitive", "server_streaming", b"server_streaming", "spends", b"spends", "tenant_path", b"tenant_path", "tier", b"tier", "unguarded", b"unguarded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Method: _TypeAlias = Method  # noqa: Y015
+
+@_typing.final
+class ArgumentRule(_message.Message):
+    """What one argument must be. Every condition that is set must hold; a rule has at least one. An argument that
+    is absent meets all of them unless `required` is set, or its field has a default that a tool would read.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    MIN_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    MAX_LENGTH_FIELD_NUMBER: _builtins.int
+    PATTERN_FIELD_NUMBER: _builtins.int
+    ONE_OF_FIELD_NUMBER: _builtins.int
+    DOMAINS_FIELD_NUMBER: _builtins.int
+    SCHEMES_FIELD_NUMBER: _builtins.int
+    MAX_ITEMS_FIELD_NUMBER: _builtins.int
+    VISIBLE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Path of the argument. Through lists: each element is meant."""
+    required: _builtins.bool
+    """Whether there must be a value."""
+    min: _builtins.int
+    """Smallest integer."""
+    max: _builtins.int
+    """Largest integer."""
+    max_length: _builtins.int
+    """Most bytes of a text, in UTF-8; 0 is any number."""
+    pattern: _builtins.str
+    """RE2 pattern that the whole text must match; empty is any text. Checked by the decider only."""
+    max_items: _builtins.int
+    """Most values at the path; 0 is any number."""
+    visible: _builtins.str
+    """Path in the facts: each value must be among those there. Checked by the decider only."""
+    @_builtins.property
+    def one_of(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The values it may have: texts, names of enum values, decimal integers, `true`, `false`; empty is any."""
+
+    @_builtins.property
+    def domains(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Domains that a web or an e-mail address must be of, `*.` before one for all below it; empty is any text."""
+
+    @_builtins.property
+    def schemes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Schemes that a web address may have; empty is `https` alone."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        required: _builtins.bool = ...,
+        min: _builtins.int | None = ...,
+        max: _builtins.int | None = ...,
+        max_length: _builtins.int = ...,
+        pattern: _builtins.str = ...,
+        one_of: _abc.Iterable[_builtins.str] | None = ...,
+        domains: _abc.Iterable[_builtins.str] | None = ...,
+        schemes: _abc.Iterable[_builtins.str] | None = ...,
+        max_items: _builtins.int = ...,
+        visible: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "max", b"max", "min", b"min"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "domains", b"domains", "max", b"max", "max_items", b"max_items", "max_length", b"max_length", "min", b"min", "one_of", b"one_of", "path", b"path", "pattern", b"pattern", "required", b"required", "schemes", b"schemes", "visible", b"visible"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max: _TypeAlias = _typing.Literal["max"]  # noqa: Y015
+    _WhichOneofArgType__max: _TypeAlias = _typing.Literal["_max", b"_max"]  # noqa: Y015
+    _WhichOneofReturnType__min: _TypeAlias = _typing.Literal["min"]  # noqa: Y015
+    _WhichOneofArgType__min: _TypeAlias = _typing.Literal["_min", b"_min"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max) -> _WhichOneofReturnType__max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min) -> _WhichOneofReturnType__min | None: ...
+
+Global___ArgumentRule: _TypeAlias = ArgumentRule  # noqa: Y015
 
 @_typing.final
 class Money(_message.Message):

@@ -163,7 +163,7 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     REFUSAL_REASON_TENANT_MISMATCH: _RefusalReason.ValueType  # 79
     """Decider: facts and request disagree about the tenant."""
     REFUSAL_REASON_ARGUMENT_REFUSED: _RefusalReason.ValueType  # 80
-    """Decider: an argument breaks a rule of the catalog."""
+    """Check 10: an argument breaks a rule of the catalog."""
     REFUSAL_REASON_CONTRACT_REFUSED: _RefusalReason.ValueType  # 81
     """Decider: outside the task's contract."""
     REFUSAL_REASON_DELEGATION_EXCEEDED: _RefusalReason.ValueType  # 82
@@ -333,7 +333,7 @@ REFUSAL_REASON_PRINCIPAL_INVALID: RefusalReason.ValueType  # 78
 REFUSAL_REASON_TENANT_MISMATCH: RefusalReason.ValueType  # 79
 """Decider: facts and request disagree about the tenant."""
 REFUSAL_REASON_ARGUMENT_REFUSED: RefusalReason.ValueType  # 80
-"""Decider: an argument breaks a rule of the catalog."""
+"""Check 10: an argument breaks a rule of the catalog."""
 REFUSAL_REASON_CONTRACT_REFUSED: RefusalReason.ValueType  # 81
 """Decider: outside the task's contract."""
 REFUSAL_REASON_DELEGATION_EXCEEDED: RefusalReason.ValueType  # 82

@@ -7,6 +7,7 @@ vectors and the removal of checks all read this list.
 from dataclasses import dataclass, replace
 from typing import Any
 
+from licet.catalog import read_method
 from licet.dsse import PayloadType
 from licet.permit import Permit, Presented, examine
 from licet.refusal import Reason, Refusal
@@ -548,6 +549,35 @@ add(
     limited(50, note="x"),
     limited(50),
 )
+
+_RULED = world.method(
+    REFUND,
+    arguments=[
+        {"path": "amount.minor", "min": 1, "max": 5000},
+        {"path": "note", "max_length": 3},
+        {"path": "tags", "one_of": ["a", "b"], "max_items": 2},
+    ],
+)
+
+
+def ruled(**more: Any) -> Scene:
+    """A permit for exactly this refund, signed by the decider, where the tool's owner has argument rules."""
+    method = read_method(REFUND, canonical(_RULED))
+    body = world.refund(**more)
+    setting = Setting(catalog=world.signed_catalog(world.catalog_message(refund=_RULED)))
+    digest = world.digest_under(method, body)
+    return replace(sent(body, method_digest=method.digest, call_digest=digest), setting=setting)
+
+
+for label, broken, kept in (
+    ("above_the_owners_limit", {"minor": 5001}, {"minor": 5000}),
+    ("of_nothing", {"minor": 0}, {"minor": 1}),
+    ("negative", {"minor": -1}, {"minor": 1}),
+    ("with_a_long_note", {"note": "éé"}, {"note": "éa"}),
+    ("with_an_unlisted_tag", {"tags": ["a", "c"]}, {"tags": ["a", "b"]}),
+    ("with_too_many_tags", {"tags": ["a", "b", "a"]}, {"tags": ["a", "b"]}),
+):
+    add(f"refund_{label}", "check_10_rules", Reason.ARGUMENT_REFUSED, ruled(**broken), ruled(**kept))
 
 # 11 ----------------------------------------------------------------------
 add(
