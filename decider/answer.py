@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from decider.envelope import Envelope, Refused
 from decider.parts import Track
 from decider.verdict import Verdict
+from decider.votes import read_hold
 from licet import telemetry
-from licet.refusal import MESSAGE
+from licet.refusal import MESSAGE, Refusal
+from licet.tracing import parse_traceparent
 from licet.v1 import decider_pb2
 from licet.v1.decider_pb2 import DecideResponse
 from licet.v1.statement_pb2 import Signed
@@ -53,3 +55,11 @@ def trace_verdict(
         span.set(telemetry.SHADOW_DECISION, verdict.shadow)
     if verdict.refusal is not None or decision.spends:
         track.recording.keep()
+
+
+def link_asked(track: Track, stored: bytes) -> None:
+    """Link the decision to the one that asked people first, whichever process asked then or asks now."""
+    hold = read_hold(stored)
+    asked = None if isinstance(hold, Refusal) else parse_traceparent(hold.traceparent)
+    if asked is not None:
+        track.span.link(asked)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from decider.answer import response_of, trace_verdict
+from decider.answer import link_asked, response_of, trace_verdict
 from decider.cedar import RuleCall
 from decider.decide import check_revocations, check_tenant, decide, overbooked, resume
 from decider.delegations import check_delegation
@@ -168,6 +168,8 @@ class Case:
         if new:
             fields = asked_fields(held.hold, envelope, self.k_tool, self.moment.decision_id)
             await self.parts.journal.append(EventKind.APPROVAL_REQUESTED, **fields)
+        else:
+            link_asked(self.track, stored)
         answers = () if new else await self.parts.holds.answers(held.hold)
         return tally(stored, answers, bench_of(in_force, self.moment.now_ms))
 

@@ -71,6 +71,7 @@ def held(
         facts_json=facts_json,
         audience=envelope.catalog.audience,
         risk_flags=envelope.risk_flags,
+        traceparent=moment.traceparent,
     )
     decision.hold_id = hold.hold_id
     decision.reason = MESSAGE[Reason.HELD]

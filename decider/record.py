@@ -14,7 +14,7 @@ from licet.catalog import Method, hidden_resource
 from licet.event import EventKind
 from licet.flood import Count
 from licet.refusal import Refusal
-from licet.tracing import TraceContext
+from licet.tracing import TraceContext, parse_traceparent
 from licet.v1.decision_pb2 import Decision, DecisionType
 from licet.v1.hold_pb2 import Hold
 
@@ -150,7 +150,11 @@ def flood_event(count: Count) -> tuple[EventKind, dict[str, Any]]:
 
 
 def hold_fields(hold: Hold) -> dict[str, Any]:
-    """Return the event fields of a hold: without its resource and text, which may hold what is personal."""
+    """Return the event fields of a hold: without its resource and text, which may hold what is personal.
+
+    Its trace is that of the decision that asked, also where another one's trace brings the answer.
+    """
+    asked = parse_traceparent(hold.traceparent)
     return {
         "tenant": hold.tenant,
         "principal": hold.principal,
@@ -163,4 +167,6 @@ def hold_fields(hold: Hold) -> dict[str, Any]:
         "rule_ids": tuple(sorted({need.rule_id for need in hold.requirements})),
         "generation": hold.generation,
         "not_after_ms": hold.expires_at_ms,
+        "trace_id": asked.trace_id if asked is not None else "",
+        "span_id": asked.span_id if asked is not None else "",
     }

@@ -150,7 +150,7 @@ class AsyncClient:
         except grpc.RpcError as error:
             raise undecided(error) from error
 
-    async def _wait(self, step: Step, timeout_s: float | None, held: TraceContext | None) -> None:
+    async def _wait(self, step: Step, timeout_s: float | None, held: tuple[TraceContext, ...]) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._waits.wait(self._tracing, step.task, step.call_id, held) as span:
             while True:

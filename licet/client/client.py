@@ -144,7 +144,7 @@ class Client:
         except grpc.RpcError as error:
             raise undecided(error) from error
 
-    def _wait(self, step: Step, timeout_s: float | None, held: TraceContext | None) -> None:
+    def _wait(self, step: Step, timeout_s: float | None, held: tuple[TraceContext, ...]) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._waits.wait(self._tracing, step.task, step.call_id, held) as span:
             while True:

@@ -116,7 +116,7 @@ def check_call_id(method: str, call_id: object) -> str:
 def answered(
     response: decider_pb2.DecideResponse,
     body: bytes,
-    wait: Callable[[float | None, TraceContext | None], object],
+    wait: Callable[[float | None, tuple[TraceContext, ...]], object],
 ) -> Permitted:
     """Return the permit in a decider's answer. Raises `Denied`, `Held`, or `Refused` for a step used up."""
     refusal = response.refusal
@@ -129,7 +129,9 @@ def answered(
             decision=_decision(response.signed.payload),
         )
     if response.decision == DECISION_TYPE_HOLD:
-        hold, held = response.hold, parse_traceparent(_decision(response.signed.payload).traceparent)
+        hold = response.hold
+        asked = (_decision(response.signed.payload).traceparent, hold.traceparent)  # now, and at first
+        held = tuple(one for text in dict.fromkeys(asked) if (one := parse_traceparent(text)) is not None)
         raise Held(
             refusal.safe_reason,
             hold_id=hold.hold_id,

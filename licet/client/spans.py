@@ -47,17 +47,18 @@ def begin(tracing: Tracing, method: str, task: str, call_id: str, agent: str) ->
 class Waits:
     """Which steps waited for people, and under which span: the decision that follows links to it.
 
-    Not guaranteed: more than the `MAX_WAITS` newest, or a wait in another process.
+    Not guaranteed: more than the `MAX_WAITS` newest. A wait in another process is not known here; the hold
+    names the decision that asked first, and decider and waits link to that one wherever they run.
     """
 
     def __init__(self) -> None:
         self._spans: OrderedDict[tuple[str, str], TraceContext] = OrderedDict()
 
     @contextmanager
-    def wait(self, tracing: Tracing, task: str, call_id: str, held: TraceContext | None) -> Iterator[Span]:
-        """Record a wait as a trace of its own, linked to the decision that holds the call."""
+    def wait(self, tracing: Tracing, task: str, call_id: str, held: Sequence[TraceContext]) -> Iterator[Span]:
+        """Record a wait as a trace of its own, linked to the decisions that hold the call."""
         recording = tracing.record()
-        span = recording.span(telemetry.SPAN_APPROVAL_WAIT, links=[held] if held is not None else [])
+        span = recording.span(telemetry.SPAN_APPROVAL_WAIT, links=held)
         span.set(telemetry.TASK_ID, task)
         span.set(telemetry.GEN_AI_TOOL_CALL_ID, call_id)
         self._spans[task, call_id] = span.context

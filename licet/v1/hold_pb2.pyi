@@ -73,6 +73,7 @@ class Hold(_message.Message):
     RISK_FLAGS_FIELD_NUMBER: _builtins.int
     FACTS_JSON_FIELD_NUMBER: _builtins.int
     AUDIENCE_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     hold_id: _builtins.str
@@ -105,6 +106,10 @@ class Hold(_message.Message):
     """The facts shown to approvers, as canonical JSON."""
     audience: _builtins.str
     """Audience of the tool."""
+    traceparent: _builtins.str
+    """W3C trace context of the decision that asked people first: what waits and resumes link to, in whatever
+    process they run. Nothing is decided by it.
+    """
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoldRequirement]:
         """Which rule waits for which role, and how many of it."""
@@ -139,10 +144,11 @@ class Hold(_message.Message):
         risk_flags: _abc.Iterable[_builtins.str] | None = ...,
         facts_json: _builtins.str = ...,
         audience: _builtins.str = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "audience", b"audience", "call_digest", b"call_digest", "environment", b"environment", "excluded_approvers", b"excluded_approvers", "expires_at_ms", b"expires_at_ms", "facts_json", b"facts_json", "generation", b"generation", "hold_id", b"hold_id", "method", b"method", "principal", b"principal", "requirements", b"requirements", "resource", b"resource", "risk_flags", b"risk_flags", "spend_id", b"spend_id", "task_id", b"task_id", "tenant", b"tenant", "text", b"text", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "audience", b"audience", "call_digest", b"call_digest", "environment", b"environment", "excluded_approvers", b"excluded_approvers", "expires_at_ms", b"expires_at_ms", "facts_json", b"facts_json", "generation", b"generation", "hold_id", b"hold_id", "method", b"method", "principal", b"principal", "requirements", b"requirements", "resource", b"resource", "risk_flags", b"risk_flags", "spend_id", b"spend_id", "task_id", b"task_id", "tenant", b"tenant", "text", b"text", "traceparent", b"traceparent", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

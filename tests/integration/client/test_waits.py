@@ -1,6 +1,7 @@
 """A held call that goes on once people answered: its wait is a trace of its own, linked at both ends."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,15 +10,23 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from examples.refund.fin.v1 import finance_pb2_grpc
 from licet import telemetry
 from licet.client import AsyncClient, Client, Held
+from licet.client.exchange import answered
 from licet.client.spans import MAX_WAITS, Waits
-from licet.tracing import TraceContext, Tracing, parse_traceparent
-from licet.v1.decision_pb2 import Decision
+from licet.embedded.otlp_receiver import OtlpReceiver
+from licet.embedded.trace_store import TraceStore
+from licet.metadata import DEV_IDENTITY
+from licet.tracing import TraceContext, Tracing, inject
+from licet.v1 import decider_pb2
+from licet.v1.decider_pb2 import DecideResponse
+from licet.v1.decision_pb2 import CODEC_PROTOBUF, DECISION_TYPE_ALLOW, DECISION_TYPE_HOLD, Decision
+from licet.v1.hold_pb2 import Hold
 from tests.integration.client.test_client import door, request
 from tests.integration.decider.test_holds import desk_of, held
-from tests.worlds.decisions import REFUND_BOT, House
+from tests.worlds.decisions import REFUND, REFUND_BOT, Ground, House, furnish, refund
 
 __all__ = ["door"]
 CALL = "call-1"
+ONE, TWO = f"00-{'a' * 32}-{1:016x}-01", f"00-{'b' * 32}-{2:016x}-01"
 
 
 @pytest.mark.asyncio
@@ -67,19 +76,67 @@ async def test_wait_links_to_the_decision_that_held_and_the_next_decision_to_the
 def test_waits_are_forgotten_past_their_cap() -> None:
     waits, tracing = Waits(), Tracing("test")
     for number in range(MAX_WAITS + 1):
-        with waits.wait(tracing, "task", f"call-{number}", None):
+        with waits.wait(tracing, "task", f"call-{number}", ()):
             pass
     assert waits.of("task", "call-0") == ()
     assert len(waits.of("task", "call-1")) == 1
     assert waits.of("task", "call-1") == (), "linked once"
 
 
-def test_a_broken_traceparent_of_a_hold_links_nowhere() -> None:
-    exporter = InMemorySpanExporter()
-    tracing = Tracing("test", exporter=exporter)
-    context: TraceContext | None = parse_traceparent(Decision(traceparent="no").traceparent)
-    with Waits().wait(tracing, "task", "call", context):
-        pass
-    tracing.shutdown()
-    (span,) = exporter.get_finished_spans()
-    assert list(span.links) == []
+@pytest.mark.parametrize(
+    ("now", "first", "links"),
+    [("no", "", []), (ONE, ONE, [1]), (TWO, ONE, [2, 1]), (TWO, "no", [2]), ("", ONE, [1])],
+)
+def test_a_hold_links_to_the_latest_decision_and_the_first_and_a_broken_one_nowhere(
+    now: str, first: str, links: list[int]
+) -> None:
+    waited: list[tuple[TraceContext, ...]] = []
+    response = DecideResponse(decision=DECISION_TYPE_HOLD, hold=Hold(traceparent=first))
+    response.signed.payload = Decision(traceparent=now).SerializeToString()
+    with pytest.raises(Held) as hold:
+        answered(response, b"", lambda _, held: waited.append(held))
+    hold.value.wait()
+    assert [int(one.span_id, 16) for one in waited[0]] == links
+
+
+@pytest.mark.asyncio
+async def test_the_link_survives_the_process_that_asked(ground: Ground, tmp_path: Path) -> None:
+    """Whoever restores a checkpoint elsewhere has no memory of the first try; the hold has."""
+    store = TraceStore(tmp_path / "traces.db")
+    receiver = OtlpReceiver(store)
+    receiver.start()
+    house = await furnish(ground, otlp_endpoint=receiver.endpoint)
+    desk = await desk_of(house)
+    first, wait, resumed = "1" * 32, "2" * 32, "3" * 32
+
+    async def decide(trace_id: str) -> Any:
+        asked = decider_pb2.DecideRequest(
+            method=REFUND,
+            request=refund(minor=82_000),
+            codec=CODEC_PROTOBUF,
+            task_id="task_789",
+            call_id=CALL,
+        )
+        sent = ((DEV_IDENTITY, REFUND_BOT), *inject(TraceContext(trace_id, "4" * 16, sampled=False)))
+        return await house.stub.Decide(asked, metadata=sent, timeout=10)
+
+    asked = (await decide(first)).hold
+    assert (await decide(wait)).hold == asked, "the record is the first one's, to the byte"
+    await desk.answer(asked, "lena")
+    assert (await decide(resumed)).decision == DECISION_TYPE_ALLOW
+    events = [event for event in await house.events() if event.hold_id == asked.hold_id]
+    await house.close()
+    receiver.stop()
+    spans = {
+        trace_id: {one.name: one for one in store.trace(trace_id)} for trace_id in (first, wait, resumed)
+    }
+    store.close()
+    origin = spans[first][telemetry.SPAN_POLICY_EVALUATE]
+    assert spans[first][telemetry.SPAN_DECIDE].links == ()
+    for later in (wait, resumed):
+        assert spans[later][telemetry.SPAN_DECIDE].links == ((first, origin.span_id),), "linked"
+        assert spans[later][telemetry.SPAN_DECIDE].parent_id == "4" * 16, (
+            "and a child of its own caller alone"
+        )
+    traced = {event.kind: event.trace_id for event in events if event.kind.startswith("approval.")}
+    assert traced == {"approval.requested": first, "approval.voted": first}
