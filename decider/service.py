@@ -29,8 +29,8 @@ from licet.v1 import decider_pb2, decider_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
-MAX_MESSAGE_BYTES: Final = MAX_REQUEST_BYTES + (64 << 10)
-"""A request of the largest size with its envelope; anything larger is refused by the transport."""
+MAX_MESSAGE_BYTES: Final = 6 * MAX_REQUEST_BYTES
+"""What the transport takes. Arguments past MAX_REQUEST_BYTES are refused by us, and so on record."""
 
 SHA256_BYTES: Final = 32
 

@@ -34,6 +34,9 @@ def dev(
     environment: Environment = "dev",
     tool: Annotated[list[str] | None, typer.Option(help="A tool's name; may be given several times.")] = None,
     agent: Annotated[list[str] | None, typer.Option(help="An agent's name; as above.")] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(help="A tenant's name, for its payload key; as above.")
+    ] = None,
     trust_domain: Annotated[str, typer.Option(envvar="LICET_TRUST_DOMAIN")] = TRUST_DOMAIN_DEV,
 ) -> None:
     """Make every key of an environment for development; what is there already stays.
@@ -43,7 +46,9 @@ def dev(
     from licet.embedded.dev_keys import make_dev_keys
 
     try:
-        keys = make_dev_keys(keys_dir, environment, tool or (), agent or (), trust_domain)
+        keys = make_dev_keys(
+            keys_dir, environment, tool or (), agent or (), trust_domain, tenants=tenant or ()
+        )
     except (KeyFileError, ValueError, OSError) as error:
         raise _failed(error) from error
     typer.echo(f"key set {keys.version} of `{environment}` with {len(keys.keys)} keys in {keys_dir}")

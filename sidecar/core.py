@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from licet.call import MAX_REQUEST_BYTES, left_out_mark
 from licet.event import EventKind, uuid7
 from licet.flood import FloodRecord
 from licet.log import log, of_trace
@@ -177,7 +178,7 @@ class Door:
             return Refused(refusal=Refusal(Reason.METHOD_UNKNOWN))
         if versions.current.client_streaming:
             return Refused(refusal=Refusal(Reason.CLIENT_STREAMING))
-        body = await request.receive()  # 1, size
+        body = await _sized(request, state.k_tool)  # 1, size
         if isinstance(body, Refusal):
             return Refused(refusal=body)
         presented = await self._presented(call, state, body)
@@ -285,7 +286,7 @@ class Door:
         """Close a round for the reconciler; nobody else, and nothing else of the guard's service."""
         if call.request.peer != self._parts.reconciler:
             return Refused(refusal=Refusal(Reason.NO_PERMIT, detail="only the reconciler may fence"))
-        body = await call.request.receive()
+        body = await _sized(call.request, b"")
         if isinstance(body, Refusal):
             return Refused(refusal=body)
         fenced = await self._parts.fences.fence(body)
@@ -375,3 +376,11 @@ class Door:
 
     def _new_call_id(self) -> str:
         return uuid7(self._parts.clock.now_ms(), self._parts.nonce(10))
+
+
+async def _sized(request: Request, k_tool: bytes) -> bytes | Refusal:
+    """Return the body of a call; of one too large, its size and digest are all that is kept."""
+    body = await request.receive()
+    if isinstance(body, Refusal) or len(body) <= MAX_REQUEST_BYTES:
+        return body
+    return Refusal(Reason.TOO_LARGE, detail=await asyncio.to_thread(left_out_mark, body, k_tool))

@@ -28,7 +28,7 @@ class Request:
         peer: SPIFFE id that the transport authenticated; empty when there was none.
         origin: Network address of a caller without identity, for its quota; empty for one with.
         deadline_ms: Monotonic ms after which the caller no longer waits; None when it gave none.
-        receive: Reads the body, once; a refusal when it is too large, never ends, or the caller went away.
+        receive: Reads the body, once, of any size; a refusal when it never ends, or the caller went away.
         send: Server streaming: hands one message to the caller; does nothing once the caller is gone.
         fault: What went wrong while this request was built; empty for a whole one.
     """

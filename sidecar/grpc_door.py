@@ -34,8 +34,8 @@ GRACE_MS: Final = 30_000
 """How long a keepalive ping may go unanswered, and the least time between two."""
 
 SERVER_OPTIONS: Final = (
-    # Past our own limit a body is refused by name; past this one by grpcio, before it is read.
-    ("grpc.max_receive_message_length", 2 * MAX_REQUEST_BYTES),
+    # Past our own limit a body is refused by us, on record; past this one by grpcio, before it is read.
+    ("grpc.max_receive_message_length", 6 * MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
@@ -150,8 +150,6 @@ async def _receive(context: Any) -> bytes | Refusal:
         return Refusal(Reason.DEADLINE, detail="half a request, then silence", step=1)
     if body is aio.EOF:
         return Refusal(Reason.DEADLINE, detail="the caller went away before its request was whole", step=1)
-    if len(body) > MAX_REQUEST_BYTES:
-        return Refusal(Reason.TOO_LARGE, detail=f"more than {MAX_REQUEST_BYTES} bytes")
     return bytes(body)
 
 

@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. Start at `compile_plan` and `walk` (proto
 """
 
 from licet.call.arguments import Arguments
-from licet.call.digest import call_digest, same_digest, tool_key
+from licet.call.digest import call_digest, left_out_mark, same_digest, tool_key
 from licet.call.plan import CatalogError, Plan, compile_plan
 from licet.call.schema import Schema, compile_schema
 from licet.call.strict_json import read_json
@@ -25,6 +25,7 @@ __all__ = [
     "call_digest",
     "compile_plan",
     "compile_schema",
+    "left_out_mark",
     "read_json",
     "same_digest",
     "tool_key",

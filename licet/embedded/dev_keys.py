@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from licet.call.digest import tool_key
-from licet.identity import agent_id, audience_of, audit_writer_id, decider_id, reconciler_id, sidecar_id
+from licet.identity import (
+    agent_id,
+    audience_of,
+    audit_writer_id,
+    decider_id,
+    reconciler_id,
+    sidecar_id,
+    subject_token,
+)
 from licet.keyfile import (
     DIRECTORY_MODE,
     KeyFileError,
@@ -51,6 +59,7 @@ def make_dev_keys(
     trust_domain: str,
     *,
     approvers: Mapping[str, tuple[str, ...]] | None = None,
+    tenants: Iterable[str] = (),
     now_ms: int | None = None,
 ) -> KeySet:
     """Make whatever key is missing in `directory` and the key set over all of them; idempotent.
@@ -62,6 +71,7 @@ def make_dev_keys(
         agents: each gets a delegator key.
         trust_domain: of the owners' SPIFFE ids.
         approvers: subject to approver roles; each gets an approver key.
+        tenants: each gets a payload key, under which its payloads are sealed.
         now_ms: Unix ms; the clock's when None.
 
     Returns:
@@ -82,6 +92,7 @@ def make_dev_keys(
     listed = [
         *_owners(environment, tools, trust_domain),
         *_people(environment, agents, approvers or {}, trust_domain),
+        *(_payload_key(environment, tenant) for tenant in tenants),
     ]
     wanted = [
         replace(
@@ -136,6 +147,12 @@ def _people(
             owner=subject,
             approver_roles=roles,
         )
+
+
+def _payload_key(environment: str, tenant: str) -> PublicKey:
+    """Return the entry of a tenant's payload key. Raises ValueError for a name that cannot be a file's."""
+    key_id = f"payload-{subject_token(tenant)}"
+    return PublicKey(key_id, KeyRole.PAYLOAD, environment, b"", 0, 0, owner=tenant)
 
 
 def _signing_key(directory: Path, key_id: str) -> SigningKey:

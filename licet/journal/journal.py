@@ -31,9 +31,10 @@ from licet.event import (
     uuid7,
 )
 from licet.journal.event_text import fit
-from licet.journal.queue import CAP_BYTES, DurableQueue, Letter
+from licet.journal.queue import CAP_BYTES, MSG_ID_BYTES, DurableQueue, Letter
 from licet.journal.spool import SpoolError
 from licet.log import log
+from licet.sealed import payload_ref
 from licet.statement import PayloadType, SigningKey, canonical
 from licet.streams.errors import StoreUnavailable
 from licet.streams.publisher import Publishing
@@ -54,13 +55,18 @@ def clock_us() -> int:
     return time.time_ns() // 1_000
 
 
+Sealing = Callable[[str], bytes]
+"""Given the id of the event that is to carry it, a sealed payload (licet.sealed)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose events these are: SPIFFE id, environment, subject to publish on (`subject_audit`)."""
+    """Whose events these are: SPIFFE id, environment, subjects of events and, if any, of sealed payloads."""
 
     spiffe_id: str
     environment: str
     subject: str
+    payload_subject: str = ""
 
 
 class Journal:
@@ -93,6 +99,7 @@ class Journal:
         clock: Callable[[], int] = clock_us,
         cap_bytes: int = CAP_BYTES,
         checkpoint_s: float = CHECKPOINT_S,
+        payload_subject: str = "",
     ) -> Self:
         """Begin a run in `directory`; what an earlier run left there is published first.
 
@@ -106,12 +113,13 @@ class Journal:
             clock: Unix µs.
             cap_bytes: how much may wait to be published.
             checkpoint_s: seconds between checkpoints.
+            payload_subject: from `subject_payload`, for whoever carries sealed payloads.
 
         Raises:
             SpoolBroken: another process has the directory, or the disk refuses.
         """
         queue = await DurableQueue.open(directory, publisher=publisher, cap_bytes=cap_bytes)
-        journal = cls(queue, Source(source, environment, subject), checkpoint_key, clock)
+        journal = cls(queue, Source(source, environment, subject, payload_subject), checkpoint_key, clock)
         previous = _swap_stream(directory / STREAM_FILE, journal.stream)
         journal._write(EventKind.PROCESS_STARTED, previous_stream=previous, detail=_recovered(queue))
         await queue.synced()
@@ -142,13 +150,14 @@ class Journal:
         """Number of the run's last event."""
         return self._seq
 
-    async def append(self, kind: EventKind, **fields: Any) -> str:
+    async def append(self, kind: EventKind, *, sealing: Sealing | None = None, **fields: Any) -> str:
         """Record an event and return its id once it is durable here.
 
         Events are numbered in the order in which the calls began.
 
         Args:
             kind: what happened.
+            sealing: as in `append_acked`.
             fields: fields of `Event` but those the journal fills in; text too long is cut and marked.
 
         Raises:
@@ -156,12 +165,22 @@ class Journal:
             SpoolFull: too much waits to be published; nothing was recorded.
             SpoolBroken: the disk failed; the event may or may not survive.
         """
-        event_id, _ = self._record(kind, fields)
+        event_id, _ = self._record(kind, fields, sealing)
         await self._queue.synced()
         return event_id
 
-    async def append_acked(self, kind: EventKind, *, within_s: float = ACK_WITHIN_S, **fields: Any) -> str:
+    async def append_acked(
+        self,
+        kind: EventKind,
+        *,
+        within_s: float = ACK_WITHIN_S,
+        sealing: Sealing | None = None,
+        **fields: Any,
+    ) -> str:
         """Record an event and return its id once JetStream has acked it.
+
+        `sealing` makes the payload that goes before the event, in the same spool and the same order; the
+        event names it by `payload_ref`. The ack waited for is the event's.
 
         Raises:
             StoreUnavailable: no ack within `within_s` seconds. The event stays and will still be published,
@@ -169,7 +188,7 @@ class Journal:
                 what it announces must not happen, or must be announced again.
             ValueError, SpoolFull, SpoolBroken: as `append`.
         """
-        event_id, position = self._record(kind, fields)
+        event_id, position = self._record(kind, fields, sealing)
         try:
             await self._queue.acked(position, within_s)  # JetStream has it: no need to wait for this disk too
         except StoreUnavailable:
@@ -189,18 +208,29 @@ class Journal:
         self._closed = True
         return await self._queue.close(drain_s)
 
-    def _record(self, kind: EventKind, fields: dict[str, Any]) -> tuple[str, int]:
+    def _record(self, kind: EventKind, fields: dict[str, Any], sealing: Sealing | None) -> tuple[str, int]:
         if self._closed:
             raise SpoolError("the journal is closed")
-        recorded = self._write(kind, **fit(fields))
+        fitting = fit(fields)
+        time_us = fitting.pop("time_us", 0) or self._clock()
+        event_id = uuid7(time_us // 1_000, os.urandom(10))
+        if sealing is not None:
+            fitting["payload_ref"] = self._carry(sealing(event_id))
+        recorded = self._write(kind, event_id, time_us, **fitting)
         if self._seq - self._checkpointed >= CHECKPOINT_EVENTS:
             self._checkpoint()
         return recorded
 
-    def _write(self, kind: EventKind, **fields: Any) -> tuple[str, int]:
+    def _carry(self, sealed: bytes) -> str:
+        """Spool a sealed payload and return what its event calls it; without its event it is nobody's."""
+        ref = payload_ref(sealed)
+        self._queue.put(Letter(self._source.payload_subject, ref[:MSG_ID_BYTES], sealed))
+        return ref
+
+    def _write(self, kind: EventKind, event_id: str = "", time_us: int = 0, **fields: Any) -> tuple[str, int]:
         """Chain and spool one event; the chain moves on only when the spool took it."""
-        time_us = fields.pop("time_us", 0) or self._clock()
-        event_id = uuid7(time_us // 1_000, os.urandom(10))
+        time_us = time_us or self._clock()
+        event_id = event_id or uuid7(time_us // 1_000, os.urandom(10))
         event = Event(
             version=EVENT_VERSION,
             event_id=event_id,

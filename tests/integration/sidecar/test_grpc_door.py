@@ -14,6 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 import sidecar.grpc_door
+from licet.call import left_out_mark
 from licet.event import EventKind
 from licet.metadata import DEV_IDENTITY, PERMIT
 from licet.v1 import decision_pb2
@@ -249,8 +250,16 @@ async def test_a_body_past_the_limit_is_refused_and_one_at_the_limit_is_read(hou
     assert [fields["reason"] for _, fields in house.world.journal.events] == ["NO_PERMIT", "TOO_LARGE"]
 
 
+async def test_an_argument_of_five_megabytes_leaves_one_event_with_its_size_and_digest(house: House) -> None:
+    body = b"x" * (5 << 20)
+    assert (await house.refused(body=body))[1] == "TOO_LARGE"
+    ((_, fields),) = house.world.journal.events
+    assert fields["detail"] == left_out_mark(body, house.world.mint.k_tool)
+    assert len(str(fields["detail"])) < 120
+
+
 async def test_far_too_large_a_body_is_refused_by_the_transport_with_an_event(house: House) -> None:
-    code, _ = await house.refused(body=b"x" * (sidecar.grpc_door.MAX_REQUEST_BYTES * 4))
+    code, _ = await house.refused(body=b"x" * (sidecar.grpc_door.MAX_REQUEST_BYTES * 8))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     await house.world.door.drain(1_000)
     assert house.echo.bodies == []
