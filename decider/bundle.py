@@ -16,6 +16,7 @@ from decider.cedar import RuleSet
 from decider.egress import Allowed, is_flag
 from decider.rules import RulesError
 from decider.source import Fault, Faults, Section, SourceError, read, read_text
+from decider.terms import Terms, faults_of, load_terms, read_terms
 from licet.refusal import Refusal
 from licet.statement import canonical, strict_parse
 from licet.v1 import bundle_pb2
@@ -59,6 +60,8 @@ class LoadedBundle:
     escalate_to: str
     egress: Mapping[str, Allowed] = field(default_factory=dict)
     """What the egress check need not report, by method."""
+    terms: Terms = field(default_factory=Terms)
+    """What rules change, bind and oblige to."""
 
 
 def read_bundle_source(directory: Path, *, environment: str) -> bytes:
@@ -80,6 +83,7 @@ def read_bundle_source(directory: Path, *, environment: str) -> bytes:
     if notes is not None:
         bundle.notes.extend(_notes(notes))
     bundle.egress.extend(_egress(top))
+    read_terms(top, bundle)
     top.close()
     _check_rules(bundle, directory, notes, faults)
     faults.raise_any()
@@ -142,6 +146,8 @@ def _check_rules(bundle: bundle_pb2.Bundle, directory: Path, notes: Section | No
     for note in bundle.notes:
         if note.rule_id not in known and notes is not None:
             notes.refuse(note.rule_id, f"no rule has this `@id`; known: {', '.join(sorted(known)) or 'none'}")
+    for fault in faults_of(bundle, rules.rules):
+        faults.add(0, "", fault)
 
 
 def lint_bundle(payload: bytes) -> tuple[str, ...]:
@@ -185,6 +191,8 @@ def load_bundle(payload: bytes) -> LoadedBundle:
     notes = {note.rule_id: Note(note.safe_reason, note.escalate_to) for note in bundle.notes}
     if len(notes) != len(bundle.notes) or not notes.keys() <= known:
         raise BundleError("a note is given twice or names no rule")
+    for fault in faults_of(bundle, rules.rules):
+        raise BundleError(fault)
     return LoadedBundle(
         version=bundle.bundle_version,
         environment=bundle.environment,
@@ -193,4 +201,5 @@ def load_bundle(payload: bytes) -> LoadedBundle:
         notes=MappingProxyType(notes),
         escalate_to=bundle.escalate_to,
         egress=_expected(bundle),
+        terms=load_terms(bundle),
     )

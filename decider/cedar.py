@@ -97,7 +97,26 @@ class Failed:
     recorded: str = "the rules could not be evaluated"
 
 
-Evaluation = Allowed | Forbidden | Held | Failed
+@dataclass(frozen=True, slots=True)
+class Narrowable:
+    """It would be allowed or held were it not for these, whose changes may narrow it to what is."""
+
+    rule_ids: tuple[str, ...]
+
+
+Settled = Allowed | Forbidden | Held | Failed
+"""What can be decided on."""
+
+Evaluation = Settled | Narrowable
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """The rules of one operation: all, those that do not hold, those that neither hold nor modify."""
+
+    full: cedarpy.PolicySet
+    without_holds: cedarpy.PolicySet
+    bare: cedarpy.PolicySet
 
 
 class RuleSet:
@@ -113,7 +132,8 @@ class RuleSet:
         self._waiting = {
             rule.rule_id: rule.requirement for rule in self.rules if rule.requirement is not None
         }
-        self._slices: dict[str, tuple[cedarpy.PolicySet, cedarpy.PolicySet]] = {}
+        self._modifying = frozenset(rule.rule_id for rule in self.rules if rule.modifies)
+        self._slices: dict[str, _Slice] = {}
         self._declared: dict[tuple[str, str, str], dict[str, bool]] = {}
         self._try_actions()
 
@@ -146,32 +166,44 @@ class RuleSet:
         if faults:
             raise RulesError(tuple(faults))
 
-    def evaluate(self, call: RuleCall, *, lifted: frozenset[str] = frozenset()) -> Evaluation:
-        """Evaluate one call. `lifted` are the ids of hold rules that enough people approved. Never raises."""
+    def evaluate(self, call: RuleCall, *, lifted: frozenset[str] = frozenset()) -> Settled:
+        """Evaluate one call. `lifted` are the ids of hold rules that enough people approved. Never raises.
+
+        A rule with `@modify` is a forbid like any other here.
+        """
+        evaluation = self.narrow(call, lifted=lifted, modify=False)
+        return Forbidden(evaluation.rule_ids) if isinstance(evaluation, Narrowable) else evaluation
+
+    def narrow(
+        self, call: RuleCall, *, lifted: frozenset[str] = frozenset(), modify: bool = True
+    ) -> Evaluation:
+        """Evaluate one call that may still be narrowed by rules with `@modify`. Never raises."""
         try:
-            return self._evaluate(call, lifted)
+            return self._evaluate(call, lifted, modify=modify)
         except Exception as error:  # noqa: BLE001 - the boundary: nothing an engine throws may become an allow
             name = type(error).__name__
             return Failed(f"{name}: {one_line(error)}", f"the engine raised {name}")
 
-    def _evaluate(self, call: RuleCall, lifted: frozenset[str]) -> Evaluation:
-        full, without_holds = self._slice(call.operation)
+    def _evaluate(self, call: RuleCall, lifted: frozenset[str], *, modify: bool) -> Evaluation:
+        slice_ = self._slice(call.operation)
         uid = {"type": call.resource_type, "id": call.resource}
         entity = {"uid": uid, "attrs": self._known(call, "resource", call.attributes), "parents": []}
         entities = cedarpy.Entities.from_json_str(orjson.dumps([entity]).decode(), self._schema)
         context = orjson.dumps(self._known(call, "context", call.context)).decode()
         request = {**_request(call), "context": context}
-        answer = self._ask(request, full, entities)
+        answer = self._ask(request, slice_.full, entities)
         if not isinstance(answer, Forbidden) or not answer.rule_ids:
             return answer
-        requirements = tuple(
-            self._waiting[rule_id] for rule_id in answer.rule_ids if rule_id in self._waiting
-        )
-        if len(requirements) != len(answer.rule_ids):
-            return Forbidden(tuple(rule_id for rule_id in answer.rule_ids if rule_id not in self._waiting))
-        beneath = self._ask(request, without_holds, entities)
+        changing = tuple(rule for rule in answer.rule_ids if modify and rule in self._modifying)
+        requirements = tuple(self._waiting[rule] for rule in answer.rule_ids if rule in self._waiting)
+        if len(requirements) + len(changing) != len(answer.rule_ids):
+            mild = {*changing, *(need.rule_id for need in requirements)}
+            return Forbidden(tuple(rule for rule in answer.rule_ids if rule not in mild))
+        beneath = self._ask(request, slice_.bare if changing else slice_.without_holds, entities)
         if not isinstance(beneath, Allowed):
             return beneath
+        if changing:
+            return Narrowable(changing)
         if all(requirement.rule_id in lifted for requirement in requirements):
             return Allowed(beneath.rule_ids, requirements)
         return Held(requirements)
@@ -198,11 +230,13 @@ class RuleSet:
         failed = sorted({names[match[1]] for match in found if match and match[1] in names})
         return "rules failed: " + (", ".join(f"`{rule_id}`" for rule_id in failed) or "not known which")
 
-    def _slice(self, operation: str) -> tuple[cedarpy.PolicySet, cedarpy.PolicySet]:
+    def _slice(self, operation: str) -> "_Slice":
         found = self._slices.get(operation)
         if found is None:
             rules = [rule for rule in self.rules if rule.actions is None or operation in rule.actions]
-            found = policy_set(rules), policy_set(rule for rule in rules if rule.requirement is None)
+            unheld = [rule for rule in rules if rule.requirement is None]
+            bare = [rule for rule in unheld if not rule.modifies]
+            found = _Slice(policy_set(rules), policy_set(unheld), policy_set(bare))
             self._slices[operation] = found
         return found
 

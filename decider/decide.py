@@ -9,7 +9,8 @@ rules, 9 the decision.
 
 from dataclasses import replace
 
-from decider.cedar import Allowed, Evaluation, Failed, Forbidden, Held
+from decider.bind import bind
+from decider.cedar import Allowed, Evaluation, Failed, Forbidden, Held, Narrowable
 from decider.envelope import Envelope
 from decider.held import STANDING_RULES, held, standing_requirements
 from decider.in_force import InForce
@@ -58,21 +59,31 @@ def decide(
     if isinstance(evaluation, Failed):
         return Refusal(Reason.EVALUATION_FAILED, evaluation.recorded)
     verdict = _by_rules(envelope, facts, evaluation, in_force, moment, seen=seen)
-    if verdict.refusal is None or not in_force.bundle.shadow:
+    if verdict.refusal is None or not shadows(in_force, envelope):
         return verdict
-    return _shadowed(envelope, facts, verdict, in_force, moment)
+    name = "modify" if isinstance(evaluation, Narrowable) else "hold" if verdict.hold is not None else "deny"
+    rule_ids = tuple(verdict.decision.rule_ids)
+    return Verdict(allowed(envelope, facts, rule_ids, in_force, moment), shadow=name)
+
+
+def shadows(in_force: InForce, envelope: Envelope) -> bool:
+    """Tell whether what the rules would stop goes on, by the stage that is signed with the bundle.
+
+    Never a privileged call: the door wants its approvals, whatever the stage.
+    """
+    return in_force.bundle.shadow and envelope.method.call_class is not CallClass.PRIVILEGED
 
 
 def _by_rules(
     envelope: Envelope,
     facts: Facts,
-    evaluation: Allowed | Forbidden | Held,
+    evaluation: Allowed | Forbidden | Held | Narrowable,
     in_force: InForce,
     moment: Moment,
     *,
     seen: Seen,
 ) -> Verdict:
-    if isinstance(evaluation, Forbidden):
+    if isinstance(evaluation, Forbidden | Narrowable):
         decision = decision_of(
             envelope, in_force, moment, DecisionType.DECISION_TYPE_DENY, evaluation.rule_ids
         )
@@ -87,7 +98,13 @@ def _by_rules(
     missing = standing_requirements(envelope, seen.needs, evaluation.lifted)
     if missing:
         return held(envelope, facts, (*evaluation.lifted, *missing), in_force, moment)
-    return Verdict(allowed(envelope, facts, evaluation.rule_ids, in_force, moment))
+    decision = allowed(envelope, facts, evaluation.rule_ids, in_force, moment)
+    unbound = None if shadows(in_force, envelope) else bind(decision, envelope, in_force.bundle.terms)
+    if unbound is not None:
+        kind = DecisionType.DECISION_TYPE_DENY
+        denial = decision_of(envelope, in_force, moment, kind, evaluation.rule_ids)
+        return denied(denial, unbound, in_force.bundle)
+    return Verdict(decision)
 
 
 def resume(
@@ -120,7 +137,7 @@ def overbooked(
     envelope: Envelope, permitted: Verdict, stop: Stop, in_force: InForce, moment: Moment
 ) -> Verdict:
     """Return the denial of a call that a limit stopped at the last moment; in stage shadow it goes on."""
-    if in_force.bundle.shadow and envelope.method.call_class is not CallClass.PRIVILEGED:
+    if shadows(in_force, envelope):
         return replace(permitted, shadow="deny")
     return _stopped(envelope, stop, in_force, moment)
 
@@ -131,12 +148,25 @@ def _stopped(envelope: Envelope, stop: Stop, in_force: InForce, moment: Moment) 
     return denied(decision, stop.refusal, in_force.bundle)
 
 
-def _shadowed(
-    envelope: Envelope, facts: Facts, verdict: Verdict, in_force: InForce, moment: Moment
+def narrow_verdict(
+    asked: Envelope, effective: Envelope, verdict: Verdict, rule_ids: tuple[str, ...]
 ) -> Verdict:
-    """Stage shadow: what the rules would have stopped goes on, and the record says so."""
-    if envelope.method.call_class is CallClass.PRIVILEGED:
-        return verdict  # the door demands approvals, whatever the stage
-    name = "hold" if verdict.hold is not None else "deny"
-    rule_ids = tuple(verdict.decision.rule_ids)
-    return Verdict(allowed(envelope, facts, rule_ids, in_force, moment), shadow=name)
+    """Return the verdict on a narrowed call as the answer to the call that was asked.
+
+    Allowed it is MODIFY, naming both digests; held it waits as narrowed; anything else stays what it is.
+    """
+    decision = verdict.decision
+    decision.original_call_digest = asked.call_digest
+    decision.rule_ids.extend(rule for rule in rule_ids if rule not in decision.rule_ids)
+    if decision.decision == DecisionType.DECISION_TYPE_ALLOW:
+        decision.decision = DecisionType.DECISION_TYPE_MODIFY
+    elif decision.decision != DecisionType.DECISION_TYPE_HOLD:
+        return verdict
+    return replace(verdict, effective=effective.arguments.canonical)
+
+
+def unnarrowed(
+    envelope: Envelope, rule_ids: tuple[str, ...], refusal: Refusal, in_force: InForce, moment: Moment
+) -> Verdict:
+    """Return the denial of a call that rules would narrow and that cannot be narrowed safely."""
+    return _stopped(envelope, Stop(refusal, rule_ids), in_force, moment)

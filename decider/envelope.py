@@ -196,7 +196,7 @@ def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: i
     if refusal is not None:
         return Refused(asked, refusal, task, catalog, method)
     # 5 which arguments
-    content = _content(request, catalog, method, house)
+    content = content_of(request.request, catalog, method, house)
     if isinstance(content, Refusal):
         return Refused(asked, content, task, catalog, method)
     arguments, resource, money, digest = content
@@ -236,11 +236,12 @@ def _may_ask(request: DecideRequest, method: Method) -> Refusal | None:
     return None
 
 
-_Content = tuple[Arguments, str, tuple[int, str] | None, bytes]
+Content = tuple[Arguments, str, tuple[int, str] | None, bytes]
 
 
-def _content(request: DecideRequest, catalog: Catalog, method: Method, house: House) -> _Content | Refusal:
-    arguments = method.arguments(request.request)
+def content_of(body: bytes, catalog: Catalog, method: Method, house: House) -> Content | Refusal:
+    """Return what the exact bytes of a request say: arguments, resource, money, and their digest."""
+    arguments = method.arguments(body)
     if isinstance(arguments, Refusal):
         return arguments
     resource = method.resource_of(arguments)

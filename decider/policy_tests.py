@@ -19,6 +19,7 @@ from decider.cedar import (
     Failed,
     Forbidden,
     Held,
+    Narrowable,
     RuleCall,
     RuleSet,
 )
@@ -26,7 +27,7 @@ from decider.rule_call import type_of_kind
 from decider.source import Section, read
 
 FILE: Final = "tests.yaml"
-DECISIONS: Final = ("allow", "deny", "hold", "failed")
+DECISIONS: Final = ("allow", "deny", "hold", "modify", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ def said(evaluation: Evaluation) -> tuple[str, tuple[str, ...]]:
             return "deny", tuple(sorted(rule_ids))
         case Held(requirements):
             return "hold", tuple(sorted(need.rule_id for need in requirements))
+        case Narrowable(rule_ids):
+            return "modify", tuple(sorted(rule_ids))
         case Failed():
             return "failed", ()
 
@@ -115,7 +118,7 @@ def run_tests(rules: RuleSet, tests: tuple[PolicyTest, ...]) -> tuple[Outcome, .
     """Return what the rules say to every test."""
     outcomes = []
     for test in tests:
-        evaluation = rules.evaluate(test.call, lifted=test.lifted)
+        evaluation = rules.narrow(test.call, lifted=test.lifted)
         decision, determining = said(evaluation)
         problem = ""
         if decision != test.decision:

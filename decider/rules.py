@@ -25,7 +25,7 @@ MAX_RULES_BYTES: Final = 1 << 20
 MAX_QUORUM: Final = 9
 """The most people that one rule may ask for."""
 
-ANNOTATIONS: Final = frozenset({"id", "hold"})
+ANNOTATIONS: Final = frozenset({"id", "hold", "modify"})
 """Every annotation that means something; any other is refused, for a misspelt `@hold` would be a plain
 forbid.
 """
@@ -51,6 +51,7 @@ class Rule:
     forbids: bool
     actions: frozenset[str] | None
     requirement: Requirement | None
+    modifies: bool
     unconstrained: bool
     node: pst.Template
 
@@ -112,7 +113,27 @@ def _rule(node: pst.Template, position: int, faults: list[str]) -> Rule:
     named = node.action.entity if isinstance(node.action, pst.ActionEq) else None
     actions = frozenset({named.id}) if named is not None else None
     open_scope = isinstance(node.principal, pst.ScopeAny) and isinstance(node.action, pst.ScopeAny)
-    return Rule(rule_id, forbids, actions, requirement, open_scope and not node.clauses and not forbids, node)
+    return Rule(
+        rule_id=rule_id,
+        forbids=forbids,
+        actions=actions,
+        requirement=requirement,
+        modifies=_modifies(node, name, faults),
+        unconstrained=open_scope and not node.clauses and not forbids,
+        node=node,
+    )
+
+
+def _modifies(node: pst.Template, name: str, faults: list[str]) -> bool:
+    if "modify" not in node.annotations:
+        return False
+    if node.effect != "forbid":
+        faults.append(f"{name}: `@modify` stands on a forbid only: on a permit it would change nothing")
+    if node.annotations["modify"]:
+        faults.append(f"{name}: `@modify` takes no value: what is changed stands in bundle.yaml")
+    if "hold" in node.annotations:
+        faults.append(f"{name}: a rule either holds or modifies")
+    return True
 
 
 def _requirement(node: pst.Template, rule_id: str, name: str, faults: list[str]) -> Requirement | None:

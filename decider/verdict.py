@@ -65,11 +65,15 @@ class Verdict:
     escalate_to: str = ""
     hold: Hold | None = None
     shadow: str = ""
-    """What would have been decided were the stage not shadow: `deny` or `hold`; else empty."""
+    """What would have been decided were the stage not shadow: `deny`, `hold` or `modify`; else empty."""
     approvers: tuple[str, ...] = ()
     """Who approved the hold that this call was lifted from."""
     proofs: tuple[ApprovalProof, ...] = ()
     """Their answers, which travel with a privileged call."""
+    effective: bytes = b""
+    """The narrowed request that is permitted or waits; empty where it is the one that was asked."""
+    changed: tuple[str, ...] = ()
+    """The argument paths that rules changed."""
 
 
 def deny(refused: Refused | Envelope, refusal: Refusal, in_force: InForce, moment: Moment) -> Verdict:

@@ -49,6 +49,7 @@ def is_visible(rules: tuple[Rule, ...], agent: str, operation: str) -> bool:
     stopped = any(
         rule.forbids
         and rule.requirement is None
+        and not rule.modifies
         and not rule.node.clauses
         and isinstance(rule.node.resource, pst.ScopeAny)
         and isinstance(rule.node.principal, pst.ScopeAny | pst.ScopeEq)

@@ -19,6 +19,7 @@ from licet.catalog import Catalog, read_catalog
 from licet.keyfile import KeyFileError, read_signed
 from licet.keys import KeySet, read_keyset
 from licet.log import log
+from licet.obligation import DOOR_OBLIGATIONS
 from licet.permit import DoorState
 from licet.refusal import Reason, Refusal
 from licet.revocation import NONE, Revocations, read_revocations
@@ -26,7 +27,6 @@ from licet.revocation import succeeds as revocations_succeed
 from licet.statement import artifact_sha256, parse_signed, strict_parse
 from licet.v1 import beacon_pb2
 from licet.v1.statement_pb2 import Signed
-from sidecar.mask import DOOR_OBLIGATIONS
 from sidecar.parts import Clock
 
 LOG: Final = logging.getLogger(__name__)

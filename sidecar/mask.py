@@ -11,14 +11,9 @@ from typing import Final
 from google.protobuf.message import Message
 
 from licet.call import Plan
+from licet.obligation import MASK_REPLY
 from licet.permit import Permit
 from sidecar.exchange import OK, Answered, Pairs, ToolAnswer
-
-MASK_REPLY: Final = "mask_reply"
-"""The obligation: `paths` are cleared in the reply."""
-
-DOOR_OBLIGATIONS: Final = frozenset({MASK_REPLY})
-"""Obligations that this door itself can do."""
 
 _OWN_PREFIXES: Final = ("licet-", "grpc-", ":")
 _STATUS_DETAILS: Final = "grpc-status-details-bin"

@@ -34,6 +34,12 @@ def ask(
     lifted: frozenset[str] = frozenset(),
     **context: Any,
 ) -> Evaluation:
-    known = {**SAMPLE_CONTEXT, "tenant": "t1", "tier": 4, "amount_minor": 5000, "currency": "USD"} | context
-    call = RuleCall(agent, operation, "Order", "order:O1", FACTS if facts is None else facts, known)
+    call = call_of(agent=agent, operation=operation, facts=facts, **context)
     return RuleSet(rules, schema).evaluate(call, lifted=lifted)
+
+
+def call_of(
+    *, agent: str = "bot", operation: str = "refund", facts: dict[str, Any] | None = None, **context: Any
+) -> RuleCall:
+    known = {**SAMPLE_CONTEXT, "tenant": "t1", "tier": 4, "amount_minor": 5000, "currency": "USD"} | context
+    return RuleCall(agent, operation, "Order", "order:O1", FACTS if facts is None else facts, known)

@@ -7,13 +7,13 @@ import pytest
 
 from licet.beacon import HeldBeacon, read_beacon
 from licet.metadata import PERMIT
+from licet.obligation import DOOR_OBLIGATIONS
 from licet.permit import DoorState
 from licet.refusal import Refusal
 from licet.revocation import NONE
 from licet.tracing import Tracing
 from sidecar.core import Door, Limits, Parts
 from sidecar.exchange import Pairs, Refused, Reply
-from sidecar.mask import DOOR_OBLIGATIONS
 from sidecar.parts import Decider, Fences
 from sidecar.quota import Quota
 from tests.worlds.fakes import FakeBeacons, FakeClock, FakeJournal, FakeSpend, FakeTool, request
