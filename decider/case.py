@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from decider.answer import link_asked, response_of, trace_verdict
 from decider.cedar import RuleCall
 from decider.decide import check_revocations, check_tenant, decide, overbooked, resume
+from decider.decision_input import recorded_input
 from decider.delegations import check_delegation
 from decider.egress import inspect
 from decider.envelope import Envelope, House, Refused, asked_of, build_envelope, check_task
@@ -31,9 +32,10 @@ from decider.rule_call import rule_call
 from decider.verdict import Facts, Moment, Verdict, deny
 from decider.votes import HoldState, Tally, bench_of, tally
 from licet import telemetry
+from licet.call import left_out_mark
 from licet.event import EventKind
 from licet.flood import FloodRecord
-from licet.journal import SpoolError
+from licet.journal import Sealing, SpoolError
 from licet.log import log
 from licet.refusal import Reason, Refusal
 from licet.streams import StreamsError
@@ -57,6 +59,7 @@ class Case:
         self.track = track
         self.envelope: Envelope | None = None
         self.k_tool = b""
+        self.asked_rules: tuple[RuleCall, frozenset[str]] | None = None
 
     async def run(self, house_of: Callable[[int], House]) -> DecideResponse | Refusal:
         """Go through every step. Raises what a fault of ours raises; nothing has left then."""
@@ -84,9 +87,10 @@ class Case:
 
     async def _enveloped(self, house: House, in_force: InForce) -> Envelope | Refused:
         envelope = build_envelope(self.request, self.peer, house, now_ms=self.moment.now_ms)
+        if envelope.catalog is not None:
+            self.k_tool = house.tool_keys[envelope.catalog.audience]
         if isinstance(envelope, Refused):
             return envelope
-        self.k_tool = house.tool_keys[envelope.catalog.audience]
         return await flagged(envelope, in_force)
 
     async def _judged(self, envelope: Envelope, house: House, in_force: InForce) -> Verdict | Refusal:
@@ -113,6 +117,7 @@ class Case:
         if mismatch is not None:
             return deny(envelope, mismatch, in_force, self.moment)
         call = rule_call(envelope, facts, house, seen.context)
+        self.asked_rules = self.asked_rules or (call, frozenset())  # of a narrowed call, what was asked first
         verdict = self._ruled(envelope, facts, call, in_force, seen)
         if isinstance(verdict, Refusal) or verdict.hold is None:
             return verdict
@@ -159,6 +164,7 @@ class Case:
             reason = Reason.HOLD_REJECTED if rejected else Reason.HOLD_EXPIRED
             return end_hold(envelope, reason, held, in_force, self.moment)
         lifted = frozenset(need.rule_id for need in people.hold.requirements)
+        self.asked_rules = self.asked_rules[0] if self.asked_rules else call, lifted
         evaluation = in_force.bundle.rules.evaluate(call, lifted=lifted)
         return resume(envelope, facts, evaluation, people, in_force=in_force, moment=self.moment, seen=seen)
 
@@ -221,10 +227,30 @@ class Case:
         fields["span_id"] = self.moment.traceparent.split("-")[2]
         trace_verdict(self.track, verdict, source, fields)
         try:
-            await self.parts.journal.append_acked(kind, **fields)
+            sealing = await self._sealing(verdict, source, fields)
+            await self.parts.journal.append_acked(kind, sealing=sealing, **fields)
         except (StreamsError, SpoolError) as error:
             return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
         return response_of(verdict, signed)
+
+    async def _sealing(
+        self, outcome: Verdict | Refusal, source: Envelope | Refused, fields: dict[str, Any]
+    ) -> Sealing | None:
+        """Return what seals the decision's input; the event says which arguments nobody read."""
+        body = self.request.request
+        if fields.get("reason") == Reason.TOO_LARGE:
+            mark = await asyncio.to_thread(left_out_mark, body, self.k_tool)
+            fields["detail"] = f"{fields['detail']} {mark}"
+        latest, task = self.parts.configuration.latest, source.task
+        if latest is None or task is None:
+            return None
+        key = self.parts.sealer.key_of(task.tenant, latest.in_force.keys, now_ms=self.moment.now_ms)
+        if key is None:
+            return None
+        known = (self.request, source, self.asked_rules, outcome, self.moment)
+        large = len(body) > MAX_INLINE_BYTES
+        message = await asyncio.to_thread(recorded_input, *known) if large else recorded_input(*known)
+        return self.parts.sealer.sealing(message, key, crowded=self.parts.journal.crowded)
 
     async def record_failure(self, refusal: Refusal, flood: FloodRecord) -> None:
         """Put `decision.failed` into the spool; an answer of UNAVAILABLE must not wait for NATS."""
@@ -235,7 +261,8 @@ class Case:
             if self.parts.journal.crowded:  # the rest of the spool is for decisions
                 await flood.refused(self.peer, refusal.reason, fields)
             else:
-                await self.parts.journal.append(kind, **fields)
+                sealing = await self._sealing(refusal, self.envelope, fields) if self.envelope else None
+                await self.parts.journal.append(kind, sealing=sealing, **fields)
         except (StreamsError, SpoolError) as error:
             log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
 

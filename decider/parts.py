@@ -10,6 +10,7 @@ from decider.holds import Holds
 from decider.limits import Limits
 from decider.quota import Quota
 from decider.reader import ToolReader
+from decider.sealer import Sealer
 from licet.journal import Journal
 from licet.statement import SigningKey
 from licet.streams import Connection
@@ -42,6 +43,7 @@ class Parts:
     clock: Clock
     delegations: Registry
     limits: Limits
+    sealer: Sealer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -33,6 +33,7 @@ from decider.outcome import OutcomeReader
 from decider.parts import Clock, Parts
 from decider.quota import Quota
 from decider.reader import ToolReader
+from decider.sealer import Sealer
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
 from decider.source import SourceError
@@ -47,7 +48,15 @@ from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, r
 from licet.keys import KeySet
 from licet.log import log
 from licet.refusal import Refusal
-from licet.streams import ConfigStore, NatsSettings, Publisher, StreamsError, connect, subject_audit
+from licet.streams import (
+    ConfigStore,
+    NatsSettings,
+    Publisher,
+    StreamsError,
+    connect,
+    subject_audit,
+    subject_payload,
+)
 from licet.v1 import approvals_pb2_grpc, decider_pb2_grpc
 
 logger = logging.getLogger(__name__)
@@ -165,6 +174,7 @@ class DeciderProcess:
             clock=SYSTEM_CLOCK,
             delegations=Registry(self._delegations()),
             limits=Limits(),
+            sealer=Sealer(),
         )
 
     def _open_tracing(self) -> tracing.Tracing:
@@ -194,10 +204,11 @@ class DeciderProcess:
             subject=subject_audit(settings.environment, "decider", settings.instance),
             checkpoint_key=read_signing_key(settings.keys_dir / "checkpoint-decider.key"),
             publisher=self._publisher,
+            payload_subject=subject_payload(settings.environment, "decider", settings.instance),
         )
 
     async def _bundle_rejected(self, seq: int, detail: str) -> None:
-        fields = {"detail": detail, "config_seq": max(seq, 0)}
+        fields: dict[str, Any] = {"detail": detail, "config_seq": max(seq, 0)}
         try:
             await self._journal.append(EventKind.BUNDLE_REJECTED, **fields)
         except SpoolError as error:

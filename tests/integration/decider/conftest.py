@@ -17,7 +17,9 @@ from tests.worlds.decisions import APPROVERS, ENV, POLICY, Ground, House, furnis
 def ground(tmp_path: Path) -> Iterator[Ground]:
     policy = tmp_path / "policy"
     shutil.copytree(POLICY, policy)
-    keys = make_dev_keys(tmp_path / "keys", ENV, ["finance"], (), TRUST_DOMAIN_DEV, approvers=APPROVERS)
+    keys = make_dev_keys(
+        tmp_path / "keys", ENV, ["finance"], (), TRUST_DOMAIN_DEV, approvers=APPROVERS, tenants=("t1",)
+    )
     server = NatsServer(tmp_path / "nats", environment=ENV, tools=["finance"])
     server.start()
     try:

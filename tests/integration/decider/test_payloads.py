@@ -1,0 +1,111 @@
+"""What a decision rested on is sealed for its tenant, beside its event, and opens for nobody else."""
+
+import json
+from hashlib import sha256
+from typing import Any
+
+import grpc
+import pytest
+
+from licet.call import MAX_REQUEST_BYTES
+from licet.keyfile import read_secret
+from licet.sealed import Place, Unopened, open_sealed, payload_ref, read_input
+from licet.streams import connect, read_seq, stream_info, stream_payload
+from licet.v1.payload_pb2 import DecisionInput
+from tests.worlds.decisions import ENV, House, refund
+
+pytestmark = pytest.mark.asyncio
+
+
+async def payloads(house: House) -> dict[str, bytes]:
+    """Every sealed payload of the stream, by what events call it."""
+    nc = await connect(house.ground.nats.settings("audit-writer"), "test")
+    try:
+        info = await stream_info(nc, stream_payload(ENV))
+        assert info is not None
+        found = [
+            await read_seq(nc, stream_payload(ENV), seq) for seq in range(1, info["state"]["last_seq"] + 1)
+        ]
+    finally:
+        await nc.close()
+    return {payload_ref(message.data): message.data for message in found if message is not None}
+
+
+def opened(house: House, event: Any, sealed: bytes) -> DecisionInput:
+    place = Place(ENV, event.tenant, event.event_id)
+    payload = open_sealed(sealed, place, read_secret(house.ground.keys_dir / "payload-t1.key"))
+    assert isinstance(payload, bytes), payload
+    message = read_input(payload)
+    assert isinstance(message, DecisionInput), message
+    return message
+
+
+async def test_a_denial_leaves_its_request_its_facts_and_its_reason_sealed(house: House) -> None:
+    body = refund("O3")
+    await house.decide(body, claimed_intent="be kind to the customer")
+    [event] = await house.decisions()
+    message = opened(house, event, (await payloads(house))[event.payload_ref])
+    assert (message.request, message.request_size) == (body, len(body))
+    assert message.request_sha256 == sha256(body).digest()
+    assert (message.decision_id, message.decision, message.reason) == (
+        event.decision_id,
+        "deny",
+        "POLICY_DENIED",
+    )
+    assert list(message.rule_ids) == list(event.rule_ids) == ["refund-not-allowed"]
+    assert message.claimed_intent == "be kind to the customer"
+    rules = message.rule_input
+    assert (rules.agent, rules.operation, rules.resource_type, rules.resource) == (
+        "refund-bot",
+        "refund",
+        "Order",
+        "order:O3",
+    )
+    assert json.loads(rules.attributes_json)["refund_allowed"] is False
+    assert json.loads(rules.context_json)["amount_minor"] == 5000
+    assert list(message.left_out) == []
+
+
+async def test_allowed_calls_have_theirs_and_none_opens_for_another_event(house: House) -> None:
+    await house.decide(call_id="a")
+    await house.decide(call_id="b")
+    kept = await payloads(house)
+    [first], [second] = await house.decisions("a"), await house.decisions("b")
+    assert first.payload_ref != second.payload_ref
+    assert opened(house, first, kept[first.payload_ref]).call_id == "a"
+    place = Place(ENV, "t1", first.event_id)
+    secret = read_secret(house.ground.keys_dir / "payload-t1.key")
+    assert isinstance(open_sealed(kept[second.payload_ref], place, secret), Unopened)
+    assert not any(refund() in sealed for sealed in kept.values())
+
+
+async def test_a_failure_has_its_input_too(house: House) -> None:
+    house.finance.orders.clear()
+    with pytest.raises(grpc.RpcError):
+        await house.decide()
+    [event] = await house.decisions()
+    message = opened(house, event, (await payloads(house))[event.payload_ref])
+    assert (event.kind, message.decision, message.reason) == (
+        "decision.failed",
+        "failed",
+        "FACTS_UNAVAILABLE",
+    )
+    assert not message.HasField("rule_input")
+
+
+async def test_who_is_no_tenants_leaves_no_payload(house: House) -> None:
+    await house.decide(task_id="task_none")
+    [event] = await house.decisions()
+    assert (event.reason, event.payload_ref) == ("TASK_UNKNOWN", "")
+    assert await payloads(house) == {}
+
+
+async def test_an_argument_of_five_megabytes_leaves_one_event_with_its_size_and_digest(house: House) -> None:
+    body = refund() + bytes(5 << 20)
+    response = await house.decide(body)
+    assert response.refusal.reason == "TOO_LARGE"
+    [event] = [one for one in await house.events() if one.kind == "decision.denied"]
+    assert f"at most {MAX_REQUEST_BYTES} …[{len(body)} bytes left out, digest " in event.detail
+    message = opened(house, event, (await payloads(house))[event.payload_ref])
+    assert (message.request, list(message.left_out)) == (b"", ["request"])
+    assert (message.request_size, message.request_sha256) == (len(body), sha256(body).digest())
