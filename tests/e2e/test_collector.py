@@ -1,6 +1,10 @@
 """One trace from agent to ledger through real collectors: OTLP in, OTLP out, ClickHouse out."""
 
 import importlib.util
+import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +18,21 @@ from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest
 from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
 from licet import telemetry, tracing
 from licet.client import Client
+from licet.embedded.dev_keys import make_dev_keys
 from licet.embedded.process import Process, accepts_tcp, free_port
 from licet.embedded.project import read_project
 from licet.embedded.stack import Stack
+from licet.identity import TRUST_DOMAIN_DEV
 
 ROOT = Path(__file__).parents[2]
 ROTEL = importlib.util.find_spec("rotel")
 WITHIN_S = 30
+AGENT = "spiffe://licet.local/dev/agent/refund-bot"
+HELD_ABOVE = 6_000
+HOLD = f"""
+@id("large") @hold("finance-lead:1")
+forbid (principal, action == Action::"refund", resource) when {{ context.amount_minor > {HELD_ABOVE} }};
+"""
 pytestmark = [
     pytest.mark.xdist_group("collector"),
     pytest.mark.timeout(180),
@@ -38,11 +50,8 @@ class Collected:
     def refund(self, call_id: str) -> str:
         """Make one refund as an agent does; return the trace id that the audit store has of it."""
         spans = tracing.configure("agent", self.stack.otlp_endpoint)
-        identity, tools = (
-            "spiffe://licet.local/dev/agent/refund-bot",
-            {"finance": self.stack.sidecar("finance")},
-        )
-        with Client(decider=self.stack.decider, tools=tools, identity=identity, tracing=spans) as gate:
+        tools = {"finance": self.stack.sidecar("finance")}
+        with Client(decider=self.stack.decider, tools=tools, identity=AGENT, tracing=spans) as gate:
             request = IssueRefundRequest(order_id="O1", amount=Amount(minor=100, currency="USD"))
             gate.stub(FinanceStub, task="task_789").IssueRefund(request, call_id=call_id)
         asked = "SELECT trace_id FROM events WHERE kind = 'ledger.changed' AND trace_id != '' LIMIT 1"
@@ -60,13 +69,12 @@ class Collected:
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
     directory = tmp_path_factory.mktemp("c")
     front, back = free_port(), free_port()
-    stack = Stack(
-        directory / "data",
-        read_project(ROOT / "examples" / "refund"),
-        otlp_endpoint=f"http://127.0.0.1:{front}",
-    )
+    project = read_project(holding(directory / "refund"))
+    stack = Stack(directory / "data", project, otlp_endpoint=f"http://127.0.0.1:{front}")
     collectors: list[Process] = []
     try:
+        people = {"lena": ("finance-lead",)}
+        make_dev_keys(stack.layout.keys, "dev", ["finance"], (), TRUST_DOMAIN_DEV, approvers=people)
         stack.start()
         password = stack.layout.clickhouse_password
         store = StoreAddress(stack.clickhouse_url, password_file=password).client()
@@ -82,6 +90,16 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
         stack.close()
         for one in collectors:
             one.stop()
+
+
+def holding(directory: Path) -> Path:
+    """Return the example with one rule more: large refunds wait for a finance lead."""
+    example = ROOT / "examples" / "refund"
+    shutil.copytree(example / "policy", directory / "policy")
+    shutil.copy(example / "licet.yaml", directory)
+    rules = directory / "policy" / "rules.cedar"
+    rules.write_text(rules.read_text() + HOLD)
+    return directory
 
 
 def to_store(stack: Stack) -> dict[str, str]:
@@ -161,3 +179,87 @@ def test_traces_and_audit_join_in_one_query(collected: Collected) -> None:
         ON t.TraceId = e.trace_id AND t.SpanId = e.span_id WHERE e.kind = 'ledger.changed' LIMIT 1
     """
     collected.until(lambda: collected.store.query(joined).result_rows, "the ledger's event and its span join")
+
+
+AGENT_PROGRAM = f"""
+import sys
+from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest
+from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
+from licet.client import Client, Held
+
+with Client.from_env() as gate:
+    finance = gate.stub(FinanceStub, task="task_789")
+    request = IssueRefundRequest(order_id="O2", amount=Amount(minor={HELD_ABOVE + 1}, currency="USD"))
+    try:
+        finance.IssueRefund(request, call_id="call_held")
+    except Held as held:
+        print(held.hold_id, flush=True)
+        if sys.argv[1:] == ["wait"]:
+            held.wait(30)
+            print(finance.IssueRefund(request, call_id="call_held").refund_id, flush=True)
+"""
+
+
+def agent(collected: Collected, *arguments: str) -> "subprocess.Popen[str]":
+    """Start an agent that makes the held call in a process of its own."""
+    stack = collected.stack
+    environment = {
+        "LICET_DECIDER": stack.decider,
+        "LICET_TOOLS": f"finance={stack.sidecar('finance')}",
+        "LICET_IDENTITY": AGENT,
+        "LICET_OTLP_ENDPOINT": stack.otlp_endpoint,
+    }
+    command = [sys.executable, "-c", AGENT_PROGRAM, *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_held_call_is_resumed_elsewhere_in_traces_of_their_own_that_are_linked(
+    collected: Collected,
+) -> None:
+    with agent(collected) as asking:
+        hold_id, _ = asking.communicate(timeout=WITHIN_S)
+    assert asking.returncode == 0
+    with agent(collected, "wait") as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == hold_id, "the same hold, in another process"
+        key = collected.stack.layout.keys / "approver-lena.key"
+        command = [sys.executable, "-m", "licet", "approvals", "approve", hold_id.strip(), "--key", str(key)]
+        command += ["--decider", collected.stack.decider, "--identity", AGENT, "--yes"]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=WITHIN_S)
+        refund_id, _ = waiting.communicate(timeout=WITHIN_S * 2)
+    assert refund_id.strip()
+
+    spans = "SELECT TraceId, SpanId, SpanName, Links.TraceId, Links.SpanId, ParentSpanId FROM otel_traces"
+    mine = f"{spans} WHERE SpanAttributes['gen_ai.tool.call.id'] = 'call_held' ORDER BY Timestamp"
+
+    def rows(sql: str) -> list[tuple[Any, ...]]:
+        return list(collected.store.query(sql).result_rows)
+
+    collected.until(lambda: len(rows(mine)) == 4, "three tries and a wait")
+    collected.until(
+        lambda: rows(f"{spans} WHERE SpanName = '{telemetry.SPAN_LEDGER_COMMIT}' AND TraceId ="
+                     f" '{rows(mine)[-1][0]}'"), "the ledger's span"
+    )  # fmt: skip
+    first, second, wait, resumed = (row[:2] for row in rows(mine))
+    assert {row[5] for row in rows(mine)} == {""}, "each begins a trace: nobody's child"
+    assert len({first[0], second[0], wait[0], resumed[0]}) == 4
+
+    def span(trace: str, name: str, service: str) -> tuple[Any, ...]:
+        found = f"{spans} WHERE TraceId = '{trace}' AND SpanName = '{name}' AND ServiceName = '{service}'"
+        collected.until(lambda: rows(found), f"{name} of {service}")
+        return rows(found)[0]
+
+    def links(row: tuple[Any, ...]) -> set[tuple[str, str]]:
+        return set(zip(row[3], row[4], strict=True))
+
+    evaluated = [span(one[0], telemetry.SPAN_POLICY_EVALUATE, "licet-decider")[:2] for one in (first, second)]
+    assert links(next(row for row in rows(mine) if row[:2] == wait)) == set(evaluated)
+    assert links(span(resumed[0], telemetry.SPAN_DECIDE, "licet-agent")) == {wait}
+    for later in (second, resumed):
+        assert links(span(later[0], telemetry.SPAN_DECIDE, "licet-decider")) == {evaluated[0]}
+    told = f"SELECT kind, trace_id FROM events WHERE hold_id = '{hold_id.strip()}'"
+    told += " AND startsWith(kind, 'approval.') ORDER BY time_us"
+    asked = [("approval.requested", first[0]), ("approval.voted", first[0])]
+    collected.until(lambda: [tuple(row) for row in rows(told)] == asked, "the answer joins the first try")
