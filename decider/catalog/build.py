@@ -108,6 +108,8 @@ class _Entry:
             resource_personal=method.resource_personal,
             tenant_path=method.tenant_path,
             unguarded=method.unguarded,
+            costs=dict(method.costs),
+            polls=method.polls,
         )
         if method.codec == decision_pb2.CODEC_JSON_MCP:
             self._json(entry)

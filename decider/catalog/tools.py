@@ -26,6 +26,8 @@ METHOD_PATH: Final = re.compile(
 OPERATION: Final = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 FIELD_PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
+COST: Final = re.compile(rf"(?:0|[1-9][0-9]{{0,17}})\Z|{FIELD_PATH.pattern}")
+
 STATUS_CODES: Final[Mapping[str, int]] = {
     "INVALID_ARGUMENT": 3,
     "NOT_FOUND": 5,
@@ -82,6 +84,8 @@ class MethodSource:
     json_schema: str
     unguarded: str
     waiver: str
+    costs: tuple[tuple[str, str], ...] = ()
+    polls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,8 @@ def _method(listed: Section, key: str, tool: str, directory: Path) -> MethodSour
         json_schema=_json_schema(section, directory),
         unguarded=_unguarded(section),
         waiver=section.text("waiver", ""),
+        costs=_costs(section),
+        polls=section.flag("polls", default=False),
     )
     section.close()
     return made
@@ -238,6 +244,19 @@ def _facts(section: Section) -> FactsSource | None:
     )
     inner.close()
     return facts
+
+
+def _costs(section: Section) -> tuple[tuple[str, str], ...]:
+    """Read `costs: {tokens: max_tokens, credits: "3"}`: a path of an integer, or how much."""
+    inner = section.section("costs")
+    if inner is None:
+        return ()
+    costs = []
+    for name in inner.names():
+        if not OPERATION.match(name):
+            inner.refuse(name, "a cost's name is lower_snake_case, at most 64")
+        costs.append((name, _matching(inner, name, COST, "a path of field names, or an integer in quotes")))
+    return tuple(sorted(costs))
 
 
 def _codes(section: Section) -> tuple[int, ...]:

@@ -81,6 +81,8 @@ class Method:
     data_classes: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
     environments: frozenset[str] = frozenset()
+    costs: Mapping[str, str] = field(default_factory=dict)
+    polls: bool = False
     input_type: str = ""
     output_type: str = ""
     descriptors: bytes = field(default=b"", repr=False)
@@ -108,6 +110,16 @@ class Method:
         if not isinstance(amount, int) or not isinstance(currency, str):
             return None
         return amount, currency
+
+    def costs_of(self, arguments: Arguments) -> dict[str, int] | None:
+        """Return what a call costs beside money, by name; None where an argument that says so is missing."""
+        costs: dict[str, int] = {}
+        for name, spelled in self.costs.items():
+            value = int(spelled) if spelled.isdecimal() else arguments.leaf(spelled)
+            if isinstance(value, bool) or not isinstance(value, int):
+                return None
+            costs[name] = value
+        return costs
 
     def tenant_of(self, arguments: Arguments) -> str | Refusal | None:
         """Return the tenant that the arguments name, or None where only facts know it."""

@@ -40,6 +40,7 @@ UNGUARDED = frozenset({"idempotency_key", "at_most_once"})
 
 _PATH = re.compile(r"/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*/[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.ASCII)
+_AMOUNT = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 _IDENTIFIERS = frozenset({Kind.INTEGER, Kind.TEXT})
 
 
@@ -161,6 +162,8 @@ def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
         data_classes=_words(message.data_classes, "data class"),
         results=_words(message.results, "result"),
         environments=_words(message.environments, "environment"),
+        costs=MappingProxyType(dict(message.costs)),
+        polls=message.polls,
         input_type=message.input_type,
         output_type=message.output_type,
         descriptors=message.descriptors,
@@ -229,6 +232,10 @@ def _check_paths(method: Method) -> None:
     if method.money is not None:
         _demand(fields, method.money.amount, {Kind.INTEGER}, "an integer of minor units")
         _demand(fields, method.money.currency, {Kind.TEXT}, "a currency code")
+    _words(method.costs, "cost")
+    for spelled in method.costs.values():
+        if not _AMOUNT.fullmatch(spelled):
+            _demand(fields, spelled, {Kind.INTEGER}, "an integer that says what a call costs")
 
 
 def _input(method: Method) -> Fields:

@@ -103,6 +103,26 @@ class Method(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class CostsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PATH_FIELD_NUMBER: _builtins.int
     CODEC_FIELD_NUMBER: _builtins.int
     DESCRIPTORS_FIELD_NUMBER: _builtins.int
@@ -134,6 +154,8 @@ class Method(_message.Message):
     DATA_CLASSES_FIELD_NUMBER: _builtins.int
     RESULTS_FIELD_NUMBER: _builtins.int
     ENVIRONMENTS_FIELD_NUMBER: _builtins.int
+    COSTS_FIELD_NUMBER: _builtins.int
+    POLLS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full method path."""
     codec: _decision_pb2.Codec.ValueType
@@ -176,6 +198,8 @@ class Method(_message.Message):
     """Tier 4 without a guard: how the effect is kept to one. `idempotency_key`: the provider takes the spend id
     as its own; `at_most_once`: it does not, and an unknown outcome goes to a person. Empty otherwise.
     """
+    polls: _builtins.bool
+    """Whether asking for the same again is how it is meant to be used: no loop is seen in its calls."""
     @_builtins.property
     def money(self) -> Global___Money:
         """Where the money stands; unset when there is none."""
@@ -220,6 +244,10 @@ class Method(_message.Message):
     def environments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The environments it may be listed in; empty is every one."""
 
+    @_builtins.property
+    def costs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What a call costs beside money, for budgets: its name to an argument path, or to a decimal integer."""
+
     def __init__(
         self,
         *,
@@ -254,10 +282,12 @@ class Method(_message.Message):
         data_classes: _abc.Iterable[_builtins.str] | None = ...,
         results: _abc.Iterable[_builtins.str] | None = ...,
         environments: _abc.Iterable[_builtins.str] | None = ...,
+        costs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        polls: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "money", b"money"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_types", b"any_types", "approvers", b"approvers", "arguments", b"arguments", "ceilings", b"ceilings", "client_streaming", b"client_streaming", "codec", b"codec", "data_classes", b"data_classes", "decide_on_call", b"decide_on_call", "descriptors", b"descriptors", "environments", b"environments", "facts", b"facts", "guarded", b"guarded", "input_type", b"input_type", "json_schema", b"json_schema", "model_facing_sha256", b"model_facing_sha256", "money", b"money", "no_effect_codes", b"no_effect_codes", "obligations", b"obligations", "operation", b"operation", "output_type", b"output_type", "path", b"path", "resource", b"resource", "resource_personal", b"resource_personal", "results", b"results", "say", b"say", "sensitive", b"sensitive", "server_streaming", b"server_streaming", "spends", b"spends", "tenant_path", b"tenant_path", "tier", b"tier", "unguarded", b"unguarded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_types", b"any_types", "approvers", b"approvers", "arguments", b"arguments", "ceilings", b"ceilings", "client_streaming", b"client_streaming", "codec", b"codec", "costs", b"costs", "data_classes", b"data_classes", "decide_on_call", b"decide_on_call", "descriptors", b"descriptors", "environments", b"environments", "facts", b"facts", "guarded", b"guarded", "input_type", b"input_type", "json_schema", b"json_schema", "model_facing_sha256", b"model_facing_sha256", "money", b"money", "no_effect_codes", b"no_effect_codes", "obligations", b"obligations", "operation", b"operation", "output_type", b"output_type", "path", b"path", "polls", b"polls", "resource", b"resource", "resource_personal", b"resource_personal", "results", b"results", "say", b"say", "sensitive", b"sensitive", "server_streaming", b"server_streaming", "spends", b"spends", "tenant_path", b"tenant_path", "tier", b"tier", "unguarded", b"unguarded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
