@@ -18,6 +18,7 @@ def response_of(verdict: Verdict, signed: Signed) -> DecideResponse:
     """Return the answer to a usable decision."""
     response = DecideResponse(decision=verdict.decision.decision, signed=signed)
     response.approvals.extend(verdict.proofs)
+    response.effective_request = verdict.effective
     if verdict.hold is not None:
         response.hold.CopyFrom(verdict.hold)
     if verdict.refusal is not None:

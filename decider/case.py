@@ -13,8 +13,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from decider.answer import link_asked, response_of, trace_verdict
-from decider.cedar import RuleCall
-from decider.decide import check_revocations, check_tenant, decide, overbooked, resume
+from decider.cedar import Narrowable, RuleCall
+from decider.decide import (
+    check_revocations,
+    check_tenant,
+    decide,
+    narrow_verdict,
+    overbooked,
+    resume,
+    shadows,
+    unnarrowed,
+)
 from decider.decision_input import recorded_input
 from decider.delegations import check_delegation
 from decider.egress import inspect
@@ -25,6 +34,7 @@ from decider.holds import TooManyHolds
 from decider.in_force import InForce
 from decider.limits import Bookings, Seen, Stop, Wish
 from decider.mint import PERMITTING, mint
+from decider.modify import narrowed
 from decider.parts import Parts, Track
 from decider.record import asked_fields, failure_event, verdict_event
 from decider.rounds import Standing, standing_of
@@ -72,9 +82,29 @@ class Case:
             return await self._answer(deny(envelope, envelope.refusal, in_force, self.moment), envelope)
         self.envelope = envelope
         verdict = await self._judged(envelope, house, in_force)
+        if isinstance(verdict, Narrowable):
+            verdict = await self._narrowed(envelope, verdict.rule_ids, house, in_force)
         if isinstance(verdict, Refusal):
             return verdict
-        return await self._permitted(verdict, envelope, in_force)
+        return await self._permitted(verdict, self.envelope, in_force)
+
+    async def _narrowed(
+        self, asked: Envelope, rule_ids: tuple[str, ...], house: House, in_force: InForce
+    ) -> Verdict | Refusal:
+        """Decide the narrowed call in full, once: whatever is still to be narrowed then is denied."""
+        effective = narrowed(asked, rule_ids, in_force.bundle.terms, house)
+        if isinstance(effective, Refusal):
+            return unnarrowed(asked, rule_ids, effective, in_force, self.moment)
+        self.envelope = effective = await flagged(effective, in_force)
+        verdict = await self._judged(effective, house, in_force, modify=False)
+        if isinstance(verdict, Refusal):
+            return verdict
+        assert not isinstance(verdict, Narrowable)
+        changes = in_force.bundle.terms.changes
+        path = asked.method.path
+        changed = {change.path for rule in rule_ids for change in changes.get((rule, path), ())}
+        answer = narrow_verdict(asked, effective, verdict, rule_ids)
+        return replace(answer, changed=tuple(sorted(changed)))
 
     def _in_force(self) -> InForce | Refusal:
         latest = self.parts.configuration.latest
@@ -93,9 +123,12 @@ class Case:
             return envelope
         return await flagged(envelope, in_force)
 
-    async def _judged(self, envelope: Envelope, house: House, in_force: InForce) -> Verdict | Refusal:
+    async def _judged(
+        self, envelope: Envelope, house: House, in_force: InForce, *, modify: bool = True
+    ) -> Verdict | Narrowable | Refusal:
         """6 to 9: what stands, what the tool and limits say, what the rules say, what people answered."""
-        outside = check_revocations(envelope, in_force) or check_task(envelope)
+        outside = check_revocations(envelope, in_force)
+        outside = check_task(envelope) if outside is None else outside
         if outside is not None:
             return deny(envelope, outside, in_force, self.moment)
         links = check_delegation(envelope, self.parts.delegations.links, in_force, now_ms=self.moment.now_ms)
@@ -118,8 +151,8 @@ class Case:
             return deny(envelope, mismatch, in_force, self.moment)
         call = rule_call(envelope, facts, house, seen.context)
         self.asked_rules = self.asked_rules or (call, frozenset())  # of a narrowed call, what was asked first
-        verdict = self._ruled(envelope, facts, call, in_force, seen)
-        if isinstance(verdict, Refusal) or verdict.hold is None:
+        verdict = self._ruled(envelope, facts, call, in_force, seen=seen, modify=modify)
+        if isinstance(verdict, Refusal | Narrowable) or verdict.hold is None:
             return verdict
         return await self._answered(envelope, facts, call, verdict, in_force=in_force, seen=seen)
 
@@ -127,11 +160,21 @@ class Case:
         return Wish(envelope, in_force, self.moment.now_ms, self.moment.round)
 
     def _ruled(
-        self, envelope: Envelope, facts: Facts, call: RuleCall, in_force: InForce, seen: Seen
-    ) -> Verdict | Refusal:
+        self,
+        envelope: Envelope,
+        facts: Facts,
+        call: RuleCall,
+        in_force: InForce,
+        *,
+        seen: Seen,
+        modify: bool,
+    ) -> Verdict | Narrowable | Refusal:
         with self.track.recording.span(telemetry.SPAN_POLICY_EVALUATE, under=self.track.span) as span:
-            evaluation = in_force.bundle.rules.evaluate(call)
+            evaluation = in_force.bundle.rules.narrow(call, modify=modify)
             self.moment = replace(self.moment, traceparent=span.context.traceparent)
+            if isinstance(evaluation, Narrowable) and not shadows(in_force, envelope):
+                span.set(telemetry.RULE_IDS, evaluation.rule_ids)
+                return evaluation
             verdict = decide(envelope, facts, evaluation, in_force, self.moment, seen=seen)
             if isinstance(verdict, Verdict):
                 span.set(telemetry.RULE_IDS, tuple(verdict.decision.rule_ids))

@@ -11,7 +11,7 @@ holds. Which holds were lifted by approvals comes in as an argument; approvals a
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,7 +111,7 @@ Evaluation = Settled | Narrowable
 
 
 @dataclass(frozen=True, slots=True)
-class _Slice:
+class Slice:
     """The rules of one operation: all, those that do not hold, those that neither hold nor modify."""
 
     full: cedarpy.PolicySet
@@ -133,7 +133,7 @@ class RuleSet:
             rule.rule_id: rule.requirement for rule in self.rules if rule.requirement is not None
         }
         self._modifying = frozenset(rule.rule_id for rule in self.rules if rule.modifies)
-        self._slices: dict[str, _Slice] = {}
+        self._slices: dict[str, Slice] = {}
         self._declared: dict[tuple[str, str, str], dict[str, bool]] = {}
         self._try_actions()
 
@@ -230,14 +230,11 @@ class RuleSet:
         failed = sorted({names[match[1]] for match in found if match and match[1] in names})
         return "rules failed: " + (", ".join(f"`{rule_id}`" for rule_id in failed) or "not known which")
 
-    def _slice(self, operation: str) -> "_Slice":
+    def _slice(self, operation: str) -> "Slice":
         found = self._slices.get(operation)
         if found is None:
             rules = [rule for rule in self.rules if rule.actions is None or operation in rule.actions]
-            unheld = [rule for rule in rules if rule.requirement is None]
-            bare = [rule for rule in unheld if not rule.modifies]
-            found = _Slice(policy_set(rules), policy_set(unheld), policy_set(bare))
-            self._slices[operation] = found
+            found = self._slices[operation] = slice_of(rules)
         return found
 
     def _known(self, call: RuleCall, variable: str, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -279,6 +276,13 @@ def _request(call: RuleCall) -> dict[str, Any]:
 def quoted(text: str) -> str:
     """Return `text` as a Cedar string literal."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def slice_of(rules: Sequence[Rule]) -> Slice:
+    """Return the parsed handles of some rules."""
+    unheld = [rule for rule in rules if rule.requirement is None]
+    bare = [rule for rule in unheld if not rule.modifies]
+    return Slice(policy_set(rules), policy_set(unheld), policy_set(bare))
 
 
 def policy_set(rules: Iterable[Rule]) -> cedarpy.PolicySet:

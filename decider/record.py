@@ -78,12 +78,15 @@ def verdict_event(
     fields = decision_fields(verdict.decision)
     if isinstance(source, Envelope) and k_tool is not None:
         fields |= envelope_fields(source, k_tool)
+        fields["call_digest"] = source.call_digest.hex()  # also where the permit binds a range
     elif isinstance(source, Refused):
         fields |= {
             "tool": source.catalog.tool if source.catalog else "",
             "operation": source.method.operation if source.method else "",
             "tier": source.method.tier if source.method else 0,
         }
+    if verdict.changed:
+        fields["detail"] = f"changed {', '.join(verdict.changed)}"
     if verdict.refusal is not None:
         fields |= {"reason": str(verdict.refusal.reason), "detail": verdict.refusal.detail}
     if verdict.approvers:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decider.cedar import Allowed, Failed, Forbidden, Held, RuleCall, RuleSet, policy_set
+from decider.cedar import Allowed, Failed, Forbidden, Held, RuleCall, RuleSet, slice_of
 from licet.hold import Requirement
 from tests.worlds.policies import ALLOW, FACTS, FORBID, HOLD, HOLD_2, SCHEMA, ask
 
@@ -120,6 +120,7 @@ RULES = [
     FORBID,
     HOLD,
     HOLD_2,
+    HOLD.replace('@hold("finance-lead:1")', "@modify").replace("large", "narrow"),
     '@id("read") permit (principal, action == Action::"read", resource);',
     '@id("any") permit (principal == Agent::"root", action, resource);',
     (
@@ -157,9 +158,10 @@ def test_slice_by_action_answers_as_the_full_set(
     tier: int,
 ) -> None:
     sliced, full = RuleSet("".join(rules), SCHEMA), RuleSet("".join(rules), SCHEMA)
-    everything = policy_set(full.rules), policy_set(rule for rule in full.rules if rule.requirement is None)
+    everything = slice_of(full.rules)
     full._slices = {"refund": everything, "read": everything}
     facts = FACTS | {"refund_allowed": allowed, "version": version}
     context = {"tenant": "t1", "tier": tier, "amount_minor": amount, "currency": currency}
     call = RuleCall(agent, operation, "Order", "order:O1", facts, context)
     assert sliced.evaluate(call) == full.evaluate(call)
+    assert sliced.narrow(call) == full.narrow(call)
