@@ -117,6 +117,16 @@ class Reason(StrEnum):
     REGISTRATION_REFUSED = "REGISTRATION_REFUSED"
     TASK_INVALID = "TASK_INVALID"
     TASK_EXISTS = "TASK_EXISTS"
+    TOKEN_MISSING = "TOKEN_MISSING"
+    TOKEN_MALFORMED = "TOKEN_MALFORMED"
+    TOKEN_ALGORITHM = "TOKEN_ALGORITHM"
+    TOKEN_KEY_UNKNOWN = "TOKEN_KEY_UNKNOWN"
+    TOKEN_SIGNATURE = "TOKEN_SIGNATURE"
+    TOKEN_EXPIRED = "TOKEN_EXPIRED"
+    TOKEN_NOT_YET_VALID = "TOKEN_NOT_YET_VALID"
+    TOKEN_AUDIENCE = "TOKEN_AUDIENCE"
+    TOKEN_ISSUER = "TOKEN_ISSUER"
+    TOKEN_KEYS_UNAVAILABLE = "TOKEN_KEYS_UNAVAILABLE"
 
 
 # One row a reason: status, number of the check of the protocol (0: none of the door's), what the caller may
@@ -241,7 +251,7 @@ _TABLE: Mapping[Reason, tuple[Status, int, str]] = {
     Reason.ON_BEHALF_REFUSED: (Status.PERMISSION_DENIED, 0, "may not ask on behalf of that caller"),
     Reason.FACTS_UNAVAILABLE: (Status.UNAVAILABLE, 0, "the tool's own facts could not be had: try again"),
     Reason.EVALUATION_FAILED: (Status.UNAVAILABLE, 0, "the policy could not be evaluated"),
-    Reason.PRINCIPAL_INVALID: (Status.UNAUTHENTICATED, 0, "the user token is not valid for this task"),
+    Reason.PRINCIPAL_INVALID: (Status.UNAUTHENTICATED, 0, "the user token is not the task's principal's"),
     Reason.TENANT_MISMATCH: (Status.PERMISSION_DENIED, 0, "the resource belongs to another tenant"),
     Reason.ARGUMENT_REFUSED: (Status.PERMISSION_DENIED, 10, "an argument is not allowed"),
     Reason.CONTRACT_REFUSED: (Status.PERMISSION_DENIED, 0, "outside the task's contract"),
@@ -255,6 +265,20 @@ _TABLE: Mapping[Reason, tuple[Status, int, str]] = {
     Reason.REGISTRATION_REFUSED: (Status.PERMISSION_DENIED, 0, "may not register or close this task"),
     Reason.TASK_INVALID: (Status.INVALID_ARGUMENT, 0, "no task can be registered like this"),
     Reason.TASK_EXISTS: (Status.ALREADY_EXISTS, 0, "another task has this id"),
+    Reason.TOKEN_MISSING: (Status.UNAUTHENTICATED, 0, "a user token is required"),
+    Reason.TOKEN_MALFORMED: (Status.UNAUTHENTICATED, 0, "the user token cannot be read"),
+    Reason.TOKEN_ALGORITHM: (Status.UNAUTHENTICATED, 0, "the user token's algorithm is not taken"),
+    Reason.TOKEN_KEY_UNKNOWN: (
+        Status.UNAUTHENTICATED,
+        0,
+        "the user token names a key that its issuer does not have",
+    ),
+    Reason.TOKEN_SIGNATURE: (Status.UNAUTHENTICATED, 0, "the user token's signature does not fit"),
+    Reason.TOKEN_EXPIRED: (Status.UNAUTHENTICATED, 0, "the user token has expired"),
+    Reason.TOKEN_NOT_YET_VALID: (Status.UNAUTHENTICATED, 0, "the user token is not valid yet"),
+    Reason.TOKEN_AUDIENCE: (Status.UNAUTHENTICATED, 0, "the user token is for another audience"),
+    Reason.TOKEN_ISSUER: (Status.UNAUTHENTICATED, 0, "the user token's issuer is not known here"),
+    Reason.TOKEN_KEYS_UNAVAILABLE: (Status.UNAVAILABLE, 0, "the issuer's keys could not be had: try again"),
 }
 
 STATUS: Mapping[Reason, Status] = MappingProxyType({reason: row[0] for reason, row in _TABLE.items()})

@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness. Start at `compile_plan` and `walk` (proto
 
 from licet.call.arguments import Arguments
 from licet.call.digest import call_digest, left_out_mark, same_digest, tool_key
+from licet.call.json_text import Json, read_json_text
 from licet.call.plan import CatalogError, Plan, compile_plan
 from licet.call.schema import Schema, compile_schema
 from licet.call.strict_json import read_json
@@ -19,6 +20,7 @@ __all__ = [
     "Arguments",
     "CatalogError",
     "EnumNumber",
+    "Json",
     "Leaf",
     "Plan",
     "Schema",
@@ -27,6 +29,7 @@ __all__ = [
     "compile_schema",
     "left_out_mark",
     "read_json",
+    "read_json_text",
     "same_digest",
     "tool_key",
     "walk",

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from licet.call.stop import Stop
 from licet.call.tree import MAX_DEPTH, MAX_NODES
-from licet.refusal import Reason
+from licet.refusal import Reason, Refusal
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 """A parsed JSON text."""
@@ -49,6 +49,14 @@ def parse_json(body: bytes) -> Json:
         except UnicodeEncodeError:
             raise Stop(Reason.JSON_STRICT, "a lone surrogate") from None
     return parsed
+
+
+def read_json_text(body: bytes) -> Json | Refusal:
+    """Return the one JSON text in `body`, strictly read, or why it is none."""
+    try:
+        return parse_json(body)
+    except Stop as stop:
+        return stop.refusal
 
 
 def _check_extent(text: str) -> None:

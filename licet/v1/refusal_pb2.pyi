@@ -159,7 +159,7 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     REFUSAL_REASON_EVALUATION_FAILED: _RefusalReason.ValueType  # 77
     """Decider: the policy could not be evaluated."""
     REFUSAL_REASON_PRINCIPAL_INVALID: _RefusalReason.ValueType  # 78
-    """Decider: the user token is not valid or not the task's principal."""
+    """Decider: the user token is valid and not the task's principal's, or no issuer is known here."""
     REFUSAL_REASON_TENANT_MISMATCH: _RefusalReason.ValueType  # 79
     """Decider: facts and request disagree about the tenant."""
     REFUSAL_REASON_ARGUMENT_REFUSED: _RefusalReason.ValueType  # 80
@@ -186,6 +186,26 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """Decider: the task cannot be registered as asked."""
     REFUSAL_REASON_TASK_EXISTS: _RefusalReason.ValueType  # 91
     """Decider: another task has this id."""
+    REFUSAL_REASON_TOKEN_MISSING: _RefusalReason.ValueType  # 92
+    """Decider: the environment wants a user token and none came."""
+    REFUSAL_REASON_TOKEN_MALFORMED: _RefusalReason.ValueType  # 93
+    """Decider: the user token cannot be read."""
+    REFUSAL_REASON_TOKEN_ALGORITHM: _RefusalReason.ValueType  # 94
+    """Decider: the user token is signed by an algorithm that is not taken, or not with its key."""
+    REFUSAL_REASON_TOKEN_KEY_UNKNOWN: _RefusalReason.ValueType  # 95
+    """Decider: the issuer has no key of this id."""
+    REFUSAL_REASON_TOKEN_SIGNATURE: _RefusalReason.ValueType  # 96
+    """Decider: the user token's signature does not fit."""
+    REFUSAL_REASON_TOKEN_EXPIRED: _RefusalReason.ValueType  # 97
+    """Decider: the user token is past its end."""
+    REFUSAL_REASON_TOKEN_NOT_YET_VALID: _RefusalReason.ValueType  # 98
+    """Decider: the user token is not valid yet."""
+    REFUSAL_REASON_TOKEN_AUDIENCE: _RefusalReason.ValueType  # 99
+    """Decider: the user token is for somebody else."""
+    REFUSAL_REASON_TOKEN_ISSUER: _RefusalReason.ValueType  # 100
+    """Decider: no issuer of this name is known."""
+    REFUSAL_REASON_TOKEN_KEYS_UNAVAILABLE: _RefusalReason.ValueType  # 101
+    """Decider: the issuer's keys cannot be had, so nothing can be decided."""
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a call was refused: a closed list. It travels as google.rpc.ErrorInfo.reason (the name without
@@ -329,7 +349,7 @@ REFUSAL_REASON_FACTS_UNAVAILABLE: RefusalReason.ValueType  # 76
 REFUSAL_REASON_EVALUATION_FAILED: RefusalReason.ValueType  # 77
 """Decider: the policy could not be evaluated."""
 REFUSAL_REASON_PRINCIPAL_INVALID: RefusalReason.ValueType  # 78
-"""Decider: the user token is not valid or not the task's principal."""
+"""Decider: the user token is valid and not the task's principal's, or no issuer is known here."""
 REFUSAL_REASON_TENANT_MISMATCH: RefusalReason.ValueType  # 79
 """Decider: facts and request disagree about the tenant."""
 REFUSAL_REASON_ARGUMENT_REFUSED: RefusalReason.ValueType  # 80
@@ -356,4 +376,24 @@ REFUSAL_REASON_TASK_INVALID: RefusalReason.ValueType  # 90
 """Decider: the task cannot be registered as asked."""
 REFUSAL_REASON_TASK_EXISTS: RefusalReason.ValueType  # 91
 """Decider: another task has this id."""
+REFUSAL_REASON_TOKEN_MISSING: RefusalReason.ValueType  # 92
+"""Decider: the environment wants a user token and none came."""
+REFUSAL_REASON_TOKEN_MALFORMED: RefusalReason.ValueType  # 93
+"""Decider: the user token cannot be read."""
+REFUSAL_REASON_TOKEN_ALGORITHM: RefusalReason.ValueType  # 94
+"""Decider: the user token is signed by an algorithm that is not taken, or not with its key."""
+REFUSAL_REASON_TOKEN_KEY_UNKNOWN: RefusalReason.ValueType  # 95
+"""Decider: the issuer has no key of this id."""
+REFUSAL_REASON_TOKEN_SIGNATURE: RefusalReason.ValueType  # 96
+"""Decider: the user token's signature does not fit."""
+REFUSAL_REASON_TOKEN_EXPIRED: RefusalReason.ValueType  # 97
+"""Decider: the user token is past its end."""
+REFUSAL_REASON_TOKEN_NOT_YET_VALID: RefusalReason.ValueType  # 98
+"""Decider: the user token is not valid yet."""
+REFUSAL_REASON_TOKEN_AUDIENCE: RefusalReason.ValueType  # 99
+"""Decider: the user token is for somebody else."""
+REFUSAL_REASON_TOKEN_ISSUER: RefusalReason.ValueType  # 100
+"""Decider: no issuer of this name is known."""
+REFUSAL_REASON_TOKEN_KEYS_UNAVAILABLE: RefusalReason.ValueType  # 101
+"""Decider: the issuer's keys cannot be had, so nothing can be decided."""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015
