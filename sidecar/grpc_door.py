@@ -88,8 +88,12 @@ class GrpcDoor(grpc.GenericRpcHandler):
         path: Any = handler_call_details.method
         text = path if isinstance(path, str) else path.decode("utf-8", "replace")
         if text in self._streams():
-            return grpc.stream_stream_rpc_method_handler(partial(self._stream, text))
+            return self.streaming(text)
         return grpc.stream_unary_rpc_method_handler(partial(self._unary, text))
+
+    def streaming(self, path: str) -> Any:
+        """Return the handler of a path that streams: a refusal comes as a status, after no message."""
+        return grpc.stream_stream_rpc_method_handler(partial(self._stream, path))
 
     async def _unary(self, path: str, _messages: Any, context: Any) -> bytes:
         reply = await self._handle(self._built(path, context, None))

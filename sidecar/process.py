@@ -17,6 +17,7 @@ from typing import Any, Final
 from grpc import aio
 
 from licet import metrics, tracing
+from licet.catalog import Catalog
 from licet.identity import audience_of, decider_id, reconciler_id, sidecar_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import read_public, read_secret, read_signing_key
@@ -31,7 +32,8 @@ from sidecar.guard_link import GuardLink
 from sidecar.health import HealthServer
 from sidecar.knowledge import Identity, Knowledge
 from sidecar.meter import DoorMeter, TimedSpend, observe
-from sidecar.quota import Quota
+from sidecar.probe import Probe
+from sidecar.quota import Quota, bucket_of
 from sidecar.settings import SidecarSettings
 from sidecar.store import Store
 from sidecar.tls import CertificateFiles, server_credentials
@@ -64,6 +66,8 @@ class Sidecar:
     def __init__(self, settings: SidecarSettings) -> None:
         self._settings = settings
         self._clock = SystemClock()
+        self._quota = Quota(per_second=settings.quota_per_second, burst=settings.quota_burst)
+        self._identify = identify_certified if settings.tls else identify_development
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
         self.health_port = 0
@@ -119,6 +123,7 @@ class Sidecar:
     async def stop(self) -> int:
         """Drain and close; return how many calls had not ended in time."""
         self._draining = True
+        self._probe.close()
         log(LOG, logging.INFO, "sidecar.draining", open=self._door.open)
         grace_ms = self._settings.drain_ms
         await asyncio.gather(self._server.stop(grace_ms / 1000), self._door.drain(grace_ms))
@@ -200,7 +205,7 @@ class Sidecar:
         settings = self._settings
         parts = Parts(
             clock=self._clock,
-            quota=Quota(per_second=settings.quota_per_second, burst=settings.quota_burst),
+            quota=self._quota,
             beacons=self._knowledge,
             spend=TimedSpend(self._store, self._metrics),
             tool=self._tool,
@@ -214,12 +219,23 @@ class Sidecar:
         )
         return Door(parts, Limits(tool_timeout_ms=settings.tool_timeout_ms))
 
+    def _admit(self, context: Any) -> bool:
+        """Take a token of the caller's quota for a question that is no call."""
+        pairs = tuple(context.invocation_metadata() or ())
+        bucket = bucket_of(self._identify(context, pairs), context.peer())
+        return self._quota.take(bucket, monotonic_ms=self._clock.monotonic_ms()) is None
+
+    def _catalog(self) -> Catalog | None:
+        known = self._knowledge.known
+        return None if known is None else known.catalog
+
     async def _listen(self) -> None:
         settings = self._settings
-        identify = identify_certified if settings.tls else identify_development
         self._server = aio.server(options=(*SERVER_OPTIONS, ("grpc.so_reuseport", int(settings.shared_port))))
-        door = GrpcDoor(self._door.handle, identify, streams=self._knowledge.streams)
-        self._server.add_generic_rpc_handlers((door,))
+        door = GrpcDoor(self._door.handle, self._identify, streams=self._knowledge.streams)
+        reflected = None if settings.reflection else door.streaming  # refused there, with its event
+        self._probe = Probe(self._admit, self.reasons, self._catalog, reflected=reflected)
+        self._server.add_generic_rpc_handlers((self._probe, door))
         certificates = _certificates(settings)
         self.port = (
             self._server.add_insecure_port(settings.listen)

@@ -60,6 +60,10 @@ class SidecarSettings(BaseSettings):
         default=False, description="believe identities that callers on this machine claim; development only"
     )
 
+    reflection: bool = Field(
+        default=False, description="show the catalog's services to whoever may connect, by server reflection"
+    )
+
     tls_certificate_file: Path | None = Field(
         default=None, description="certificate chain with one SPIFFE URI SAN, PEM"
     )

@@ -46,6 +46,9 @@ topologySpreadConstraints:
     - {name: LICET_METRICS_LISTEN, value: "$(POD_IP):{{ int $v.metrics.port }}"}
     {{- end }}
     - {name: LICET_WORKERS, value: {{ $v.workers | int | quote }}}
+    {{- if $v.reflection }}
+    - {name: LICET_REFLECTION, value: "true"}
+    {{- end }}
     - {name: LICET_TLS_CERTIFICATE_FILE, value: /etc/licet/tls/tls.crt}
     - {name: LICET_TLS_KEY_FILE, value: /etc/licet/tls/tls.key}
     - {name: LICET_TLS_CA_FILE, value: /etc/licet/tls/ca.crt}
