@@ -30,6 +30,13 @@ class QuestionError(Exception):
     """There is no such question, or its parameters do not fit; the message says what it takes."""
 
 
+TRACE: Final = "-trace"
+"""What a question's name ends with that also shows spans."""
+TRACES_MISSING: Final = (
+    "the store has no traces: let a collector write them into the table of ops/otel_traces.sql; "
+    "-p traces=… names another one"
+)
+
 MAX_ROWS: Final = 10_000
 """Every question ends with LIMIT 10000; an answer this long was cut."""
 
@@ -137,6 +144,14 @@ def ask(client: Any, name: str, given: Mapping[str, str]) -> Answer:
         raise QuestionError(f"there is no question `{name}`: see licet audit ask --list")
     result = client.query(question.sql, parameters=question.values(given), settings={"readonly": "2"})
     return Answer(tuple(result.column_names), tuple(tuple(row) for row in result.result_rows))
+
+
+def traced(name: str) -> str:
+    """Return the name of the question that also shows spans. Raises QuestionError where there is none."""
+    if name + TRACE not in questions():
+        able = ", ".join(one.removesuffix(TRACE) for one in questions() if one.endswith(TRACE))
+        raise QuestionError(f"`{name}` is not asked with traces: --trace goes with {able}")
+    return name + TRACE
 
 
 def catalogue(found: Sequence[Question]) -> str:

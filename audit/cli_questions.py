@@ -58,6 +58,7 @@ def ask(
     *,
     name: Annotated[str, typer.Argument(help="The question.")] = "",
     param: Annotated[list[str] | None, typer.Option("--param", "-p", help="NAME=VALUE; may repeat.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="With `story`: its traces' spans, too.")] = False,
     style: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the questions and what they take.")] = False,
@@ -81,9 +82,11 @@ def ask(
             raise typer.BadParameter(f"`{text}` is no NAME=VALUE")
         given[key] = value
     try:
+        name = asking.traced(name) if trace else name
         answer = asking.ask(read_settings(StoreSettings).store().client(), name, given)
     except (Error, asking.QuestionError, OSError) as error:
-        raise fail(str(error)) from error
+        missing = name.endswith(asking.TRACE) and "UNKNOWN_TABLE" in str(error)
+        raise fail(asking.TRACES_MISSING if missing else str(error)) from error
     typer.echo(answer.text("json" if as_json else style))
     _say_cut((f"the answer ({asking.MAX_ROWS} rows)",) if len(answer.rows) >= asking.MAX_ROWS else ())
 

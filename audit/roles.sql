@@ -21,3 +21,9 @@ CREATE ROW POLICY IF NOT EXISTS licet_tenant ON ${database}.events
     FOR SELECT USING tenant = currentUser() TO licet_reader EXCEPT licet_auditor;
 CREATE ROW POLICY IF NOT EXISTS licet_all ON ${database}.events
     FOR SELECT USING 1 TO licet_writer, licet_auditor;
+
+-- Spans name no tenant: where a collector keeps them beside the audit store, readers of one tenant see none.
+CREATE ROW POLICY IF NOT EXISTS licet_no_traces ON ${database}.otel_traces
+    FOR SELECT USING 0 TO licet_reader EXCEPT licet_auditor;
+CREATE ROW POLICY IF NOT EXISTS licet_all_traces ON ${database}.otel_traces
+    FOR SELECT USING 1 TO licet_auditor;

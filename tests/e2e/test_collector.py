@@ -1,6 +1,7 @@
 """One trace from agent to ledger through real collectors: OTLP in, OTLP out, ClickHouse out."""
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -263,3 +264,50 @@ def test_a_held_call_is_resumed_elsewhere_in_traces_of_their_own_that_are_linked
     told += " AND startsWith(kind, 'approval.') ORDER BY time_us"
     asked = [("approval.requested", first[0]), ("approval.voted", first[0])]
     collected.until(lambda: [tuple(row) for row in rows(told)] == asked, "the answer joins the first try")
+
+
+def test_story_is_told_with_the_spans_in_between_and_its_linked_traces(collected: Collected) -> None:
+    """What an auditor asks when the events alone do not say where the time went, or who waited."""
+    held = "SELECT DISTINCT spend_id FROM events WHERE kind = 'approval.requested'"
+    collected.until(lambda: collected.store.query(held).result_rows, "the held step")
+    spend_id = collected.store.query(held).result_rows[0][0]
+    command = [
+        sys.executable,
+        "-m",
+        "licet",
+        "audit",
+        "ask",
+        "story",
+        "--trace",
+        "-p",
+        f"id={spend_id}",
+        "--json",
+    ]
+    environment = {**os.environ, **collected.stack.audit_environment()}
+
+    judged = f"SELECT 1 FROM otel_traces WHERE SpanAttributes['{telemetry.SPEND_ID}'] = '{spend_id}'"
+    judged += f" AND SpanName = '{telemetry.SPAN_RECONCILE}'"
+    judged += f" AND SpanAttributes['{telemetry.FINDING}'] = 'ALLOWED_EXECUTED'"
+    raised = f"SELECT 1 FROM events WHERE spend_id = '{spend_id}' AND finding = 'ALLOWED_EXECUTED'"
+    for sql in (judged, raised):
+        collected.until(lambda sql=sql: collected.store.query(sql).result_rows, "the finding")
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=WITHIN_S
+    )
+    story = json.loads(done.stdout)
+    assert telemetry.SPAN_RECONCILE in {one["name"] for one in story}
+    assert [one["time"] for one in story] == sorted(one["time"] for one in story)
+    events = [one["name"] for one in story if one["what"] == "event"]
+    wanted = ["approval.requested", "approval.voted", "spend.reserved", "ledger.changed"]
+    assert [one for one in events if one in wanted] == [*wanted, "ledger.changed"]
+    assert "finding.raised" in events[events.index("ledger.changed") :]
+    spans = {(one["trace_id"], one["span_id"]): one for one in story if one["what"] == "span"}
+    (changed, _) = (one for one in story if one["name"] == "ledger.changed")
+    assert spans[changed["trace_id"], changed["span_id"]]["name"] == telemetry.SPAN_LEDGER_COMMIT
+    assert spans[changed["trace_id"], changed["span_id"]]["ms"] > 0
+    (wait,) = (one for one in spans.values() if one["name"] == telemetry.SPAN_APPROVAL_WAIT)
+    assert any(wait["span_id"] in one["links"] for one in spans.values()), "the resumed decision follows it"
+    other = "SELECT DISTINCT trace_id FROM events WHERE kind = 'ledger.changed' AND spend_id != {id:String}"
+    strangers = {row[0] for row in collected.store.query(other, parameters={"id": spend_id}).result_rows}
+    assert strangers
+    assert strangers.isdisjoint(one["trace_id"] for one in story), "and nobody else's"

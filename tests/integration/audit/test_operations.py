@@ -25,6 +25,7 @@ from audit.evidence import FIELDS, task_rows
 from audit.timeline import page
 
 AUDIT = "LICET_AUDIT_dev"
+OTEL_TRACES = Path(__file__).parents[3] / "ops" / "otel_traces.sql"
 
 
 @pytest.mark.asyncio
@@ -117,6 +118,7 @@ def test_webhook_that_is_no_http_address_is_refused() -> None:
 
 def test_every_question_is_answered_and_takes_hostile_values_as_values(store: Any) -> None:
     hostile = "'; DROP TABLE events; --"
+    store.client.command(OTEL_TRACES.read_text())
     for question in questions().values():
         given = {
             parameter.name: "2026-01-01 00:00:00"
@@ -125,9 +127,12 @@ def test_every_question_is_answered_and_takes_hostile_values_as_values(store: An
             if parameter.type.startswith("UInt")
             else hostile
             for parameter in question.parameters
+            if parameter.type != "Identifier"
         }
         answer = ask(store.client, question.name, given)
         assert answer.rows == ()
+    with pytest.raises(Exception, match="UNKNOWN_TABLE"):
+        ask(store.client, "story-trace", {"id": "1", "traces": hostile})
     assert store.value("SELECT count() FROM events") == 0
 
 
@@ -217,6 +222,9 @@ def test_commands_say_what_is_missing(front: Any, store: Any) -> None:
         "there is no question `no-such-question`: see licet audit ask --list\n",
     )
     assert run("ask", "story")[1].startswith("`story` needs --param id=…")
+    assert run("ask", "story", "--trace", "-p", "id=1")[1].startswith(
+        "the store has no traces: let a collector"
+    )
     assert run("evidence", "--spend", "0" * 32)[1].startswith("the store has nothing of this step")
     assert run("evidence", url="ftp://x") == (2, "`ftp://x` is no ClickHouse address: use http://host:port\n")
     status, words = run("ask", "holds-open", url="http://127.0.0.1:1")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from audit.ask import Answer, QuestionError, catalogue, parse, questions
+from audit.ask import Answer, QuestionError, catalogue, parse, questions, traced
 from audit.show import printable, table
 
 WANTED = {
     "agent-window", "approvals-by-person", "budget-burn", "bundle-at", "failed-decisions", "holds-open",
-    "missing-or-late", "money-by-bundle", "refusals-over-time", "story", "unauthorized-changes", "who-could",
-    "why-refused",
+    "missing-or-late", "money-by-bundle", "refusals-over-time", "story", "story-trace",
+    "unauthorized-changes", "who-could", "why-refused",
 }  # fmt: skip
 
 
@@ -27,6 +27,12 @@ def test_every_question_is_there_with_words_and_parameters() -> None:
 def test_question_that_names_other_parameters_than_its_statement_is_refused() -> None:
     with pytest.raises(QuestionError, match="name other parameters"):
         parse("x", "-- What?\n-- param a String: it\nSELECT {b:String}")
+
+
+def test_only_a_story_is_asked_with_traces() -> None:
+    assert traced("story") == "story-trace"
+    with pytest.raises(QuestionError, match="`holds-open` is not asked with traces: --trace goes with story"):
+        traced("holds-open")
 
 
 def test_missing_and_unknown_parameters_say_what_is_taken() -> None:
