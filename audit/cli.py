@@ -99,8 +99,8 @@ def write() -> None:
     from audit.settings import AuditSettings
     from licet.streams import StreamsError
 
-    configure_logging("audit-writer")
     settings = read_settings(AuditSettings)
+    configure_logging("audit-writer", settings.log_level)
     try:
         asyncio.run(run.until_stopped(lambda: run.write(settings)))
     except (Error, MigrationError, StreamsError, OSError) as error:
@@ -124,8 +124,8 @@ def reconcile() -> None:
     from licet.keyfile import KeyFileError
     from licet.streams import StreamsError
 
-    configure_logging("reconciler")
     settings = read_settings(AuditSettings)
+    configure_logging("reconciler", settings.log_level)
     refused = (
         Error,
         MigrationError,

@@ -170,7 +170,7 @@ async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float) 
         except Exception as error:
             unexpected += 1
             log(LOG, logging.ERROR, "reconciler.failed", failures=unexpected, error=repr(error)[:300])
-            LOG.debug("reconciler failed", exc_info=error)
+            LOG.debug("reconciler.failed", exc_info=error)
             await asyncio.sleep(min(STORE_WAIT_S * 2 ** min(unexpected, 5), LONGEST_WAIT_S))
         await asyncio.sleep(pause_s)
 

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from audit.migrate import MAX_RETENTION_DAYS, RETENTION_DAYS, Layout
 from audit.store import StoreAddress
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
+from licet.log import Level
 
 MAX_BATCH_ROWS: Final = 100_000
 MAX_PORT: Final = 65_535
@@ -76,6 +77,9 @@ class AuditSettings(StoreSettings):
     labels_file: Path | None = Field(default=None, description="TOML file of rules that should have decided")
     alert_webhook: str = Field(default="", description="http(s) address that is told of findings that page")
     dev_identity: bool = Field(default=False, description="development identities on loopback")
+    log_level: Level = Field(
+        default="info", description="least level of log lines: debug, info, warning, error"
+    )
     otlp_endpoint: str | None = Field(default=None, description="OTLP/gRPC endpoint for spans")
     metrics_endpoint: str | None = Field(
         default=None, description="OTLP/gRPC endpoint for metrics; none sends none"
