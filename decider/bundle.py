@@ -12,10 +12,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from decider.budgets.budget import RULE_PREFIX, Budget
+from decider.budgets.source import load_budgets, read_budgets
 from decider.cedar import RuleSet
 from decider.egress import Allowed, is_flag
+from decider.loop_source import load_loops, read_loops
+from decider.loops import LoopLimits
 from decider.rules import RulesError
 from decider.source import Fault, Faults, Section, SourceError, read, read_text
+from decider.task_template import Templates, load_templates, read_templates
 from decider.terms import Terms, faults_of, load_terms, read_terms
 from licet.refusal import Refusal
 from licet.statement import canonical, strict_parse
@@ -62,6 +67,12 @@ class LoadedBundle:
     """What the egress check need not report, by method."""
     terms: Terms = field(default_factory=Terms)
     """What rules change, bind and oblige to."""
+    budgets: tuple[Budget, ...] = ()
+    """What calls may use up together."""
+    templates: Templates = field(default_factory=dict)
+    """What tasks may be registered, by name."""
+    loops: LoopLimits | None = None
+    """When repeated calls are a loop; None: never."""
 
 
 def read_bundle_source(directory: Path, *, environment: str) -> bytes:
@@ -84,10 +95,19 @@ def read_bundle_source(directory: Path, *, environment: str) -> bytes:
         bundle.notes.extend(_notes(notes))
     bundle.egress.extend(_egress(top))
     read_terms(top, bundle)
+    _read_limits(top, bundle)
     top.close()
     _check_rules(bundle, directory, notes, faults)
     faults.raise_any()
     return canonical(bundle)
+
+
+def _read_limits(top: Section, bundle: bundle_pb2.Bundle) -> None:
+    bundle.budgets.extend(read_budgets(top.section("budgets")))
+    bundle.templates.extend(read_templates(top.section("templates")))
+    loops = top.section("loops")
+    if loops is not None:
+        bundle.loops.CopyFrom(read_loops(loops))
 
 
 def _stage(top: Section) -> bundle_pb2.RolloutStage.ValueType:
@@ -142,12 +162,33 @@ def _check_rules(bundle: bundle_pb2.Bundle, directory: Path, notes: Section | No
     except RulesError as error:
         name = str(directory / RULES)
         raise SourceError((*faults.found, *(Fault(name, 0, "", fault) for fault in error.faults))) from error
-    known = {rule.rule_id for rule in rules.rules}
+    known = _notable(bundle, rules)
     for note in bundle.notes:
         if note.rule_id not in known and notes is not None:
-            notes.refuse(note.rule_id, f"no rule has this `@id`; known: {', '.join(sorted(known)) or 'none'}")
+            names = ", ".join(sorted(known)) or "none"
+            notes.refuse(note.rule_id, f"no rule has this `@id`, and no budget this name; known: {names}")
     for fault in faults_of(bundle, rules.rules):
         faults.add(0, "", fault)
+    if not faults.found:
+        try:
+            _check_names(load_budgets(bundle.budgets), load_templates(bundle.templates))
+        except ValueError as error:
+            faults.add(0, "", str(error))
+
+
+def _notable(bundle: bundle_pb2.Bundle, rules: RuleSet) -> frozenset[str]:
+    """Return what a note may be about: a rule, or a budget."""
+    budgets = (*bundle.budgets, *(one for template in bundle.templates for one in template.budgets))
+    return frozenset({rule.rule_id for rule in rules.rules} | {f"{RULE_PREFIX}{one.name}" for one in budgets})
+
+
+def _check_names(budgets: tuple[Budget, ...], templates: Templates) -> None:
+    """Refuse a template whose budget is named like one of the bundle: a denial must say which it was."""
+    names = {budget.name for budget in budgets}
+    for template in templates.values():
+        for budget in template.budgets:
+            if budget.name in names:
+                raise ValueError(f"template `{template.name}`: the bundle has a budget `{budget.name}`, too")
 
 
 def lint_bundle(payload: bytes) -> tuple[str, ...]:
@@ -187,12 +228,18 @@ def load_bundle(payload: bytes) -> LoadedBundle:
         rules = RuleSet(bundle.rules, bundle.schema)
     except RulesError as error:
         raise BundleError(str(error)) from error
-    known = {rule.rule_id for rule in rules.rules}
+    known = _notable(bundle, rules)
     notes = {note.rule_id: Note(note.safe_reason, note.escalate_to) for note in bundle.notes}
     if len(notes) != len(bundle.notes) or not notes.keys() <= known:
-        raise BundleError("a note is given twice or names no rule")
+        raise BundleError("a note is given twice or names no rule or budget")
     for fault in faults_of(bundle, rules.rules):
         raise BundleError(fault)
+    try:
+        budgets, templates = load_budgets(bundle.budgets), load_templates(bundle.templates)
+        loops = load_loops(bundle)
+        _check_names(budgets, templates)
+    except ValueError as error:
+        raise BundleError(str(error)) from error
     return LoadedBundle(
         version=bundle.bundle_version,
         environment=bundle.environment,
@@ -202,4 +249,7 @@ def load_bundle(payload: bytes) -> LoadedBundle:
         escalate_to=bundle.escalate_to,
         egress=_expected(bundle),
         terms=load_terms(bundle),
+        budgets=budgets,
+        templates=templates,
+        loops=loops,
     )

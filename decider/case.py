@@ -32,13 +32,14 @@ from decider.facts_reader import read_facts
 from decider.held import end_hold
 from decider.holds import TooManyHolds
 from decider.in_force import InForce
-from decider.limits import Bookings, Seen, Stop, Wish
+from decider.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
 from decider.mint import PERMITTING, mint
 from decider.modify import narrowed
 from decider.parts import Parts, Track
 from decider.record import asked_fields, failure_event, verdict_event
 from decider.rounds import Standing, standing_of
 from decider.rule_call import rule_call
+from decider.tokens.token import User
 from decider.verdict import Facts, Moment, Verdict, deny
 from decider.votes import HoldState, Tally, bench_of, tally
 from licet import telemetry
@@ -56,6 +57,9 @@ logger = logging.getLogger(__name__)
 MAX_INLINE_BYTES: Final = 16 << 10
 """Arguments up to this size are read for secrets on the event loop, larger ones in a thread, in bytes."""
 
+MAX_AGAIN: Final = 20
+"""How often a call is decided while other calls of its task change what its rules rest on."""
+
 MAX_CONFIGURATION_AGE_MS: Final = 5_000
 """How old the last leader read of the configuration may be for a decision; doors refuse older beacons too."""
 
@@ -69,6 +73,7 @@ class Case:
         self.track = track
         self.envelope: Envelope | None = None
         self.k_tool = b""
+        self.seen: Seen = NOTHING_SEEN
         self.asked_rules: tuple[RuleCall, frozenset[str]] | None = None
 
     async def run(self, house_of: Callable[[int], House]) -> DecideResponse | Refusal:
@@ -77,10 +82,22 @@ class Case:
         if isinstance(in_force, Refusal):
             return in_force
         house = house_of(in_force.generation)
-        envelope = await self._enveloped(house, in_force)
+        user = await self.parts.users.verify(self.request.user_token, now_ms=self.moment.now_ms)
+        if isinstance(user, Refusal) and user.reason is Reason.TOKEN_KEYS_UNAVAILABLE:
+            return user
+        envelope = await self._enveloped(house, in_force, user)
         if isinstance(envelope, Refused):
             return await self._answer(deny(envelope, envelope.refusal, in_force, self.moment), envelope)
-        self.envelope = envelope
+        for _ in range(MAX_AGAIN):
+            answer = await self._decided(envelope, house, in_force)
+            if not isinstance(answer, Outdated):
+                return answer
+        return Refusal(Reason.STORE_UNAVAILABLE, f"other calls of the task came between {MAX_AGAIN} times")
+
+    async def _decided(
+        self, envelope: Envelope, house: House, in_force: InForce
+    ) -> DecideResponse | Refusal | Outdated:
+        self.envelope, self.asked_rules = envelope, None
         verdict = await self._judged(envelope, house, in_force)
         if isinstance(verdict, Narrowable):
             verdict = await self._narrowed(envelope, verdict.rule_ids, house, in_force)
@@ -115,8 +132,10 @@ class Case:
             return Refusal(Reason.BEACON_STALE, f"the configuration was last read {age_ms} ms ago")
         return latest.in_force
 
-    async def _enveloped(self, house: House, in_force: InForce) -> Envelope | Refused:
-        envelope = build_envelope(self.request, self.peer, house, now_ms=self.moment.now_ms)
+    async def _enveloped(
+        self, house: House, in_force: InForce, user: User | Refusal | None
+    ) -> Envelope | Refused:
+        envelope = build_envelope(self.request, self.peer, house, now_ms=self.moment.now_ms, user=user)
         if envelope.catalog is not None:
             self.k_tool = house.tool_keys[envelope.catalog.audience]
         if isinstance(envelope, Refused):
@@ -143,7 +162,7 @@ class Case:
             if isinstance(facts, Refusal):
                 return facts
             self.moment = replace(self.moment, round=standing.round, executed=standing.executed)
-            seen = await self.parts.limits.look(self._wish(envelope, in_force))
+            self.seen = seen = await self.parts.limits.look(self._wish(envelope, in_force))
         except StreamsError as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
         mismatch = check_tenant(envelope, facts)
@@ -157,7 +176,7 @@ class Case:
         return await self._answered(envelope, facts, call, verdict, in_force=in_force, seen=seen)
 
     def _wish(self, envelope: Envelope, in_force: InForce) -> Wish:
-        return Wish(envelope, in_force, self.moment.now_ms, self.moment.round)
+        return Wish(envelope, in_force, self.moment.now_ms, self.moment.round, self.seen)
 
     def _ruled(
         self,
@@ -237,14 +256,17 @@ class Case:
 
     async def _permitted(
         self, verdict: Verdict, envelope: Envelope, in_force: InForce
-    ) -> DecideResponse | Refusal:
+    ) -> DecideResponse | Refusal | Outdated:
         """Answer; a verdict that permits is booked with every limit first, or does not leave."""
         if verdict.decision.decision not in PERMITTING:
+            self.parts.limits.denied(self._wish(envelope, in_force))
             return await self._answer(verdict, envelope)
         try:
             booked = await self.parts.limits.book(self._wish(envelope, in_force), verdict.decision)
         except StreamsError as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        if isinstance(booked, Outdated):
+            return booked
         if isinstance(booked, Stop):
             stopped = overbooked(envelope, verdict, booked, in_force, self.moment)
             return await self._answer(stopped, envelope)

@@ -18,6 +18,7 @@ from decider.contract import check_contract
 from decider.egress import UNCHECKED
 from decider.egress.check import WHOLE
 from decider.tasks import Task, Tasks
+from decider.tokens.token import User
 from licet.call import Arguments, call_digest
 from licet.catalog import Catalog, Method, hidden_resource
 from licet.identity import sidecar_id
@@ -43,6 +44,8 @@ class Asked:
     task_id: str
     call_id: str
     claimed_intent: str
+    empty_in_a_row: int = 0
+    """How many calls of the method brought the caller nothing, as it says itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +168,17 @@ def asked_of(request: DecideRequest, peer: str, house: House) -> Asked:
         task_id="" if framing else shown(request.task_id),
         call_id=shown(request.call_id),
         claimed_intent=shown(request.claimed_intent),
+        empty_in_a_row=request.empty_in_a_row,
     )
 
 
-def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: int) -> Envelope | Refused:
-    """Return the envelope of a request, or why it is denied. `peer` is the SPIFFE id of the connection."""
+def build_envelope(
+    request: DecideRequest, peer: str, house: House, *, now_ms: int, user: User | Refusal | None = None
+) -> Envelope | Refused:
+    """Return the envelope of a request, or why it is denied. `peer` is the SPIFFE id of the connection.
+
+    `user` is what verifying the request's token gave.
+    """
     asked = asked_of(request, peer, house)
     # 1 who asks: on behalf of another, the sidecar of that audience only; before anything is looked up
     if request.on_behalf_of and not speaks_for_others(request, peer, house):
@@ -183,10 +192,11 @@ def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: i
     if task is None or task.caller != caller:
         reason = Reason.ON_BEHALF_REFUSED if request.on_behalf_of else Reason.TASK_UNKNOWN
         return Refused(asked, Refusal(reason, "not a task of this caller"))
-    if now_ms >= task.not_after_ms:
-        return Refused(asked, Refusal(Reason.TASK_CLOSED, "the task is over"), task)
-    if request.user_token:  # one that is not verified must not look as if it had been
-        return Refused(asked, Refusal(Reason.PRINCIPAL_INVALID, "no issuer of user tokens is known"), task)
+    if task.closed or now_ms >= task.not_after_ms:
+        return Refused(asked, Refusal(Reason.TASK_CLOSED, "the task is closed or over"), task)
+    stranger = check_user(request, task, user)
+    if stranger is not None:
+        return Refused(asked, stranger, task)
     # 4 which method
     found = find_method(request, house)
     if isinstance(found, Refusal):
@@ -204,6 +214,17 @@ def build_envelope(request: DecideRequest, peer: str, house: House, *, now_ms: i
         house.environment, task.tenant, catalog.audience, task.agent, task.task_id, request.call_id
     )
     return Envelope(asked, task, catalog, method, arguments, resource, money, digest, step)
+
+
+def check_user(request: DecideRequest, task: Task, user: User | Refusal | None) -> Refusal | None:
+    """Check that the token, where one came or one is needed, is the task's own principal's."""
+    if isinstance(user, Refusal):
+        return user
+    if user is None and request.user_token:  # one that is not verified must not look as if it had been
+        return Refusal(Reason.PRINCIPAL_INVALID, "the user token was not verified")
+    if user is not None and user.principal != task.principal:
+        return Refusal(Reason.PRINCIPAL_INVALID, "the task is for somebody else")
+    return None
 
 
 def find_method(request: DecideRequest, house: House) -> tuple[Catalog, Method] | Refusal:

@@ -7,7 +7,8 @@ told to `release` when the permit does not leave after all; when it leaves, the 
 own means.
 
 Guarantees of `Limits`: a call that is denied, held or failed has nothing booked; one limit that stops a call
-releases what the ones before it booked. Both questions may raise `StreamsError`: then there is no decision.
+releases what the ones before it booked, and so does one that must be asked again. Both questions may raise
+`StreamsError`: then there is no decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,11 @@ class Stop:
 
     refusal: Refusal
     rule_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """What `look` saw is no longer so: the call must be decided again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ class Wish:
     now_ms: int
     round: int
     """Of the step; rounds after the first repeat a step that had no effect."""
+    seen: Seen = NOTHING_SEEN
+    """What `look` returned, when it is asked to `book`."""
 
 
 class Booking(Protocol):
@@ -69,8 +77,14 @@ class Limit(Protocol):
     async def look(self, wish: Wish) -> Seen:
         """Say what is known of a call; nothing is taken."""
 
-    async def book(self, wish: Wish, decision: Decision) -> Booking | Stop | None:
-        """Take what the permit may use until `decision.not_after_ms`; None where it uses nothing."""
+    async def book(self, wish: Wish, decision: Decision) -> Booking | Stop | Outdated | None:
+        """Take what the permit may use until `decision.not_after_ms`; None where it uses nothing.
+
+        It may make the permit one that is spent, so that an outcome says what was used.
+        """
+
+    def denied(self, wish: Wish) -> None:
+        """Hear that a call is not permitted, whoever denied or holds it."""
 
 
 class Limits:
@@ -93,13 +107,13 @@ class Limits:
             context=context,
         )
 
-    async def book(self, wish: Wish, decision: Decision) -> "Bookings | Stop":
+    async def book(self, wish: Wish, decision: Decision) -> "Bookings | Stop | Outdated":
         """Book with all of them, or with none."""
         made = Bookings()
         try:
             for limit in self._limits:
                 booked = await limit.book(wish, decision)
-                if isinstance(booked, Stop):
+                if isinstance(booked, Stop | Outdated):
                     await made.release()
                     return booked
                 if booked is not None:
@@ -108,6 +122,11 @@ class Limits:
             await made.release()
             raise
         return made
+
+    def denied(self, wish: Wish) -> None:
+        """Tell all of them that a call is not permitted."""
+        for limit in self._limits:
+            limit.denied(wish)
 
 
 class Bookings:

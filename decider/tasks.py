@@ -14,7 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from decider.contract import AUTONOMY, Contract, normal
+from decider.budgets.budget import Budget
+from decider.budgets.source import load_budgets, read_budgets
+from decider.contract import Contract
+from decider.contract_source import read_contract
 from decider.source import Section, read
 from licet.identity import parse_spiffe_id
 
@@ -44,6 +47,10 @@ class Task:
     """What it may bring about; without one, only the rules say."""
     delegation: str = ""
     """Id of the last link of the delegation it rests on; empty for none."""
+    budgets: tuple[Budget, ...] = ()
+    """What its calls may use up together, beside the budgets of the bundle."""
+    closed: bool = False
+    """Whether the application that registered it has ended it."""
 
 
 Tasks = Mapping[str, Task]
@@ -88,7 +95,17 @@ def _task(task_id: str, section: Section, trust_domain: str, environment: str, n
         not_after_ms=_end(section, now_ms),
         contract=_contract(section),
         delegation=_delegation(section),
+        budgets=_budgets(section),
     )
+
+
+def _budgets(section: Section) -> tuple[Budget, ...]:
+    messages = read_budgets(section.section("budgets"), of_a_task=True)
+    try:
+        return load_budgets(messages)
+    except ValueError as error:
+        section.refuse("budgets", str(error))
+        return ()
 
 
 def _delegation(section: Section) -> str:
@@ -99,44 +116,8 @@ def _delegation(section: Section) -> str:
 
 
 def _contract(section: Section) -> Contract | None:
-    """Read `contract: {allow, forbid, approve, approver, autonomy, addresses, values}`, if there is one."""
-    if not section.has("contract"):
-        return None
     inner = section.section("contract")
-    if inner is None:
-        return None
-    mode = inner.text("autonomy", "full")
-    if mode not in AUTONOMY:
-        inner.refuse("autonomy", f"`{mode}` must be one of {', '.join(AUTONOMY)}")
-    approver = inner.text("approver", "task-owner")
-    if not NAME.match(approver):
-        inner.refuse("approver", f"`{approver}` must be 1 to 64 of a-z, 0-9, `_`, `-`")
-    values = inner.section("values")
-    contract = Contract(
-        allowed=frozenset(inner.texts("allow")),
-        forbidden=frozenset(inner.texts("forbid")),
-        needs_approval=frozenset(inner.texts("approve")),
-        autonomy=AUTONOMY.get(mode, 0),
-        addresses=frozenset(map(normal, inner.texts("addresses"))) if inner.has("addresses") else None,
-        approver=approver,
-        values=MappingProxyType({} if values is None else _values(values)),
-    )
-    if not contract.needs_approval <= contract.allowed:
-        inner.refuse("approve", "what needs approval must be allowed, too")
-    inner.close()
-    return contract
-
-
-def _values(section: Section) -> dict[str, Mapping[str, frozenset[str]]]:
-    bound: dict[str, Mapping[str, frozenset[str]]] = {}
-    for operation in section.names():
-        fields = section.section(operation)
-        if fields is not None:
-            bound[operation] = MappingProxyType(
-                {path: frozenset(fields.texts(path)) for path in fields.names()}
-            )
-            fields.close()
-    return bound
+    return None if inner is None else read_contract(inner)
 
 
 def _identifier(section: Section, key: str) -> str:

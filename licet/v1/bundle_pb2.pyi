@@ -103,7 +103,7 @@ class Bundle(_message.Message):
 
     @_builtins.property
     def loops(self) -> Global___LoopLimits:
-        """When repeated calls are a loop; unset: the defaults."""
+        """When repeated calls are a loop; unset: never."""
 
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:

@@ -28,7 +28,7 @@ from licet.v1 import spend_pb2 as licet_dot_v1_dot_spend__pb2
 from licet.v1 import statement_pb2 as licet_dot_v1_dot_statement__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16licet/v1/decider.proto\x12\x08licet.v1\x1a\x17licet/v1/decision.proto\x1a\x13licet/v1/hold.proto\x1a\x14licet/v1/spend.proto\x1a\x18licet/v1/statement.proto\"\xc6\x01\n\rDecideRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\x12\x1e\n\x05\x63odec\x18\x03 \x01(\x0e\x32\x0f.licet.v1.Codec\x12\x0f\n\x07task_id\x18\x04 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x05 \x01(\t\x12\x12\n\nuser_token\x18\x06 \x01(\t\x12\x16\n\x0e\x63laimed_intent\x18\x07 \x01(\t\x12\x14\n\x0con_behalf_of\x18\x08 \x01(\t\x12\x10\n\x08\x61udience\x18\t \x01(\t\"\xe5\x01\n\x0e\x44\x65\x63ideResponse\x12(\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32\x16.licet.v1.DecisionType\x12 \n\x06signed\x18\x02 \x01(\x0b\x32\x10.licet.v1.Signed\x12\x19\n\x11\x65\x66\x66\x65\x63tive_request\x18\x03 \x01(\x0c\x12\x1c\n\x04hold\x18\x04 \x01(\x0b\x32\x0e.licet.v1.Hold\x12*\n\tapprovals\x18\x05 \x03(\x0b\x32\x17.licet.v1.ApprovalProof\x12\"\n\x07refusal\x18\x06 \x01(\x0b\x32\x11.licet.v1.Refusal\"X\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65\x63ision_id\x18\x04 \x01(\t\"\x12\n\x10GetBeaconRequest\"5\n\x11GetBeaconResponse\x12 \n\x06\x62\x65\x61\x63on\x18\x01 \x01(\x0b\x32\x10.licet.v1.Signed\"$\n\x12GetArtifactRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\"\'\n\x13GetArtifactResponse\x12\x10\n\x08\x61rtifact\x18\x01 \x01(\x0c\"F\n\x11GetOutcomeRequest\x12\x10\n\x08spend_id\x18\x01 \x01(\t\x12\x10\n\x08\x61udience\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\"J\n\x12GetOutcomeResponse\x12\x10\n\x08reserved\x18\x01 \x01(\x08\x12\"\n\x07outcome\x18\x02 \x01(\x0e\x32\x11.licet.v1.Outcome\",\n\x19ListVisibleMethodsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"F\n\x1aListVisibleMethodsResponse\x12(\n\x07methods\x18\x01 \x03(\x0b\x32\x17.licet.v1.VisibleMethod\"`\n\rVisibleMethod\x12\x10\n\x08\x61udience\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x11\n\toperation\x18\x04 \x01(\t\x12\x0c\n\x04tier\x18\x05 \x01(\r2\x89\x03\n\x0e\x44\x65\x63iderService\x12;\n\x06\x44\x65\x63ide\x12\x17.licet.v1.DecideRequest\x1a\x18.licet.v1.DecideResponse\x12\x44\n\tGetBeacon\x12\x1a.licet.v1.GetBeaconRequest\x1a\x1b.licet.v1.GetBeaconResponse\x12J\n\x0bGetArtifact\x12\x1c.licet.v1.GetArtifactRequest\x1a\x1d.licet.v1.GetArtifactResponse\x12G\n\nGetOutcome\x12\x1b.licet.v1.GetOutcomeRequest\x1a\x1c.licet.v1.GetOutcomeResponse\x12_\n\x12ListVisibleMethods\x12#.licet.v1.ListVisibleMethodsRequest\x1a$.licet.v1.ListVisibleMethodsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16licet/v1/decider.proto\x12\x08licet.v1\x1a\x17licet/v1/decision.proto\x1a\x13licet/v1/hold.proto\x1a\x14licet/v1/spend.proto\x1a\x18licet/v1/statement.proto\"\xde\x01\n\rDecideRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\x12\x1e\n\x05\x63odec\x18\x03 \x01(\x0e\x32\x0f.licet.v1.Codec\x12\x0f\n\x07task_id\x18\x04 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x05 \x01(\t\x12\x12\n\nuser_token\x18\x06 \x01(\t\x12\x16\n\x0e\x63laimed_intent\x18\x07 \x01(\t\x12\x14\n\x0con_behalf_of\x18\x08 \x01(\t\x12\x10\n\x08\x61udience\x18\t \x01(\t\x12\x16\n\x0e\x65mpty_in_a_row\x18\n \x01(\r\"\xe5\x01\n\x0e\x44\x65\x63ideResponse\x12(\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32\x16.licet.v1.DecisionType\x12 \n\x06signed\x18\x02 \x01(\x0b\x32\x10.licet.v1.Signed\x12\x19\n\x11\x65\x66\x66\x65\x63tive_request\x18\x03 \x01(\x0c\x12\x1c\n\x04hold\x18\x04 \x01(\x0b\x32\x0e.licet.v1.Hold\x12*\n\tapprovals\x18\x05 \x03(\x0b\x32\x17.licet.v1.ApprovalProof\x12\"\n\x07refusal\x18\x06 \x01(\x0b\x32\x11.licet.v1.Refusal\"X\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65\x63ision_id\x18\x04 \x01(\t\"\x12\n\x10GetBeaconRequest\"5\n\x11GetBeaconResponse\x12 \n\x06\x62\x65\x61\x63on\x18\x01 \x01(\x0b\x32\x10.licet.v1.Signed\"$\n\x12GetArtifactRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\"\'\n\x13GetArtifactResponse\x12\x10\n\x08\x61rtifact\x18\x01 \x01(\x0c\"F\n\x11GetOutcomeRequest\x12\x10\n\x08spend_id\x18\x01 \x01(\t\x12\x10\n\x08\x61udience\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\"J\n\x12GetOutcomeResponse\x12\x10\n\x08reserved\x18\x01 \x01(\x08\x12\"\n\x07outcome\x18\x02 \x01(\x0e\x32\x11.licet.v1.Outcome\",\n\x19ListVisibleMethodsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"F\n\x1aListVisibleMethodsResponse\x12(\n\x07methods\x18\x01 \x03(\x0b\x32\x17.licet.v1.VisibleMethod\"`\n\rVisibleMethod\x12\x10\n\x08\x61udience\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x11\n\toperation\x18\x04 \x01(\t\x12\x0c\n\x04tier\x18\x05 \x01(\r2\x89\x03\n\x0e\x44\x65\x63iderService\x12;\n\x06\x44\x65\x63ide\x12\x17.licet.v1.DecideRequest\x1a\x18.licet.v1.DecideResponse\x12\x44\n\tGetBeacon\x12\x1a.licet.v1.GetBeaconRequest\x1a\x1b.licet.v1.GetBeaconResponse\x12J\n\x0bGetArtifact\x12\x1c.licet.v1.GetArtifactRequest\x1a\x1d.licet.v1.GetArtifactResponse\x12G\n\nGetOutcome\x12\x1b.licet.v1.GetOutcomeRequest\x1a\x1c.licet.v1.GetOutcomeResponse\x12_\n\x12ListVisibleMethods\x12#.licet.v1.ListVisibleMethodsRequest\x1a$.licet.v1.ListVisibleMethodsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,29 +36,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'licet.v1.decider_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DECIDEREQUEST']._serialized_start=131
-  _globals['_DECIDEREQUEST']._serialized_end=329
-  _globals['_DECIDERESPONSE']._serialized_start=332
-  _globals['_DECIDERESPONSE']._serialized_end=561
-  _globals['_REFUSAL']._serialized_start=563
-  _globals['_REFUSAL']._serialized_end=651
-  _globals['_GETBEACONREQUEST']._serialized_start=653
-  _globals['_GETBEACONREQUEST']._serialized_end=671
-  _globals['_GETBEACONRESPONSE']._serialized_start=673
-  _globals['_GETBEACONRESPONSE']._serialized_end=726
-  _globals['_GETARTIFACTREQUEST']._serialized_start=728
-  _globals['_GETARTIFACTREQUEST']._serialized_end=764
-  _globals['_GETARTIFACTRESPONSE']._serialized_start=766
-  _globals['_GETARTIFACTRESPONSE']._serialized_end=805
-  _globals['_GETOUTCOMEREQUEST']._serialized_start=807
-  _globals['_GETOUTCOMEREQUEST']._serialized_end=877
-  _globals['_GETOUTCOMERESPONSE']._serialized_start=879
-  _globals['_GETOUTCOMERESPONSE']._serialized_end=953
-  _globals['_LISTVISIBLEMETHODSREQUEST']._serialized_start=955
-  _globals['_LISTVISIBLEMETHODSREQUEST']._serialized_end=999
-  _globals['_LISTVISIBLEMETHODSRESPONSE']._serialized_start=1001
-  _globals['_LISTVISIBLEMETHODSRESPONSE']._serialized_end=1071
-  _globals['_VISIBLEMETHOD']._serialized_start=1073
-  _globals['_VISIBLEMETHOD']._serialized_end=1169
-  _globals['_DECIDERSERVICE']._serialized_start=1172
-  _globals['_DECIDERSERVICE']._serialized_end=1565
+  _globals['_DECIDEREQUEST']._serialized_end=353
+  _globals['_DECIDERESPONSE']._serialized_start=356
+  _globals['_DECIDERESPONSE']._serialized_end=585
+  _globals['_REFUSAL']._serialized_start=587
+  _globals['_REFUSAL']._serialized_end=675
+  _globals['_GETBEACONREQUEST']._serialized_start=677
+  _globals['_GETBEACONREQUEST']._serialized_end=695
+  _globals['_GETBEACONRESPONSE']._serialized_start=697
+  _globals['_GETBEACONRESPONSE']._serialized_end=750
+  _globals['_GETARTIFACTREQUEST']._serialized_start=752
+  _globals['_GETARTIFACTREQUEST']._serialized_end=788
+  _globals['_GETARTIFACTRESPONSE']._serialized_start=790
+  _globals['_GETARTIFACTRESPONSE']._serialized_end=829
+  _globals['_GETOUTCOMEREQUEST']._serialized_start=831
+  _globals['_GETOUTCOMEREQUEST']._serialized_end=901
+  _globals['_GETOUTCOMERESPONSE']._serialized_start=903
+  _globals['_GETOUTCOMERESPONSE']._serialized_end=977
+  _globals['_LISTVISIBLEMETHODSREQUEST']._serialized_start=979
+  _globals['_LISTVISIBLEMETHODSREQUEST']._serialized_end=1023
+  _globals['_LISTVISIBLEMETHODSRESPONSE']._serialized_start=1025
+  _globals['_LISTVISIBLEMETHODSRESPONSE']._serialized_end=1095
+  _globals['_VISIBLEMETHOD']._serialized_start=1097
+  _globals['_VISIBLEMETHOD']._serialized_end=1193
+  _globals['_DECIDERSERVICE']._serialized_start=1196
+  _globals['_DECIDERSERVICE']._serialized_end=1589
 # @@protoc_insertion_point(module_scope)

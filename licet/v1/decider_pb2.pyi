@@ -37,6 +37,7 @@ class DecideRequest(_message.Message):
     CLAIMED_INTENT_FIELD_NUMBER: _builtins.int
     ON_BEHALF_OF_FIELD_NUMBER: _builtins.int
     AUDIENCE_FIELD_NUMBER: _builtins.int
+    EMPTY_IN_A_ROW_FIELD_NUMBER: _builtins.int
     method: _builtins.str
     """Full method path, `/package.Service/Method`."""
     request: _builtins.bytes
@@ -55,6 +56,10 @@ class DecideRequest(_message.Message):
     """Decide on call: SPIFFE id of the peer that the sidecar authenticated."""
     audience: _builtins.str
     """Audience of the tool; empty when exactly one registered tool has the method."""
+    empty_in_a_row: _builtins.int
+    """How many calls of this method in a row brought the caller nothing, as its client counted: it can only stop
+    the call.
+    """
     def __init__(
         self,
         *,
@@ -67,10 +72,11 @@ class DecideRequest(_message.Message):
         claimed_intent: _builtins.str = ...,
         on_behalf_of: _builtins.str = ...,
         audience: _builtins.str = ...,
+        empty_in_a_row: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience", b"audience", "call_id", b"call_id", "claimed_intent", b"claimed_intent", "codec", b"codec", "method", b"method", "on_behalf_of", b"on_behalf_of", "request", b"request", "task_id", b"task_id", "user_token", b"user_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience", b"audience", "call_id", b"call_id", "claimed_intent", b"claimed_intent", "codec", b"codec", "empty_in_a_row", b"empty_in_a_row", "method", b"method", "on_behalf_of", b"on_behalf_of", "request", b"request", "task_id", b"task_id", "user_token", b"user_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
