@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 CATALOG_FILES: Final = ("tools.yaml", "descriptors.binpb")
+MCP_FILE: Final = "mcp_tools.json"
+"""The answer of the tool's MCP server to `tools/list`, beside the descriptors or in their place."""
 
 catalog_app: Final = typer.Typer(
     no_args_is_help=True, help="Build, check and show catalogs of tools.", pretty_exceptions_show_locals=False
@@ -34,29 +36,48 @@ def tool_source(policy: Path) -> Any:
 
     path = policy / CATALOG_FILES[1]
     try:
-        return read_tools(policy / CATALOG_FILES[0]), Descriptors(read_bytes(path))
+        source = read_tools(policy / CATALOG_FILES[0])
+        if (policy / MCP_FILE).exists() and not path.exists():  # a tool that speaks JSON alone
+            return source, Descriptors(b"")
+        return source, Descriptors(read_bytes(path))
     except DescriptorsError as error:
         fail(f"{path}: {error}")
     except SourceError as error:
         fail(error)
 
 
-def _lint_catalog(source: Any, descriptors: Any) -> bool:
+def mcp_tools(file: Path) -> Any:
+    """Return what an MCP server lists; nothing where there is no such file; ends where it cannot be read."""
+    from decider.catalog.mcp import McpTools, McpToolsError
+    from decider.source import SourceError, read_bytes
+
+    try:
+        return McpTools(read_bytes(file)) if file.exists() else McpTools()
+    except McpToolsError as error:
+        fail(f"{file}: {error}")
+    except SourceError as error:
+        fail(error)
+
+
+def _lint_catalog(source: Any, descriptors: Any, mcp: Any) -> bool:
     from decider.catalog.lint import Level, lint_catalog
 
-    found = lint_catalog(source, descriptors)
+    found = lint_catalog(source, descriptors, mcp)
     for finding in found:
         typer.echo(str(finding), err=True)
     return all(finding.level is not Level.ERROR for finding in found)
 
 
 @catalog_app.command("build")
-def catalog_build(
+def catalog_build(  # noqa: PLR0917 - the options of a command
     policy: Annotated[Path, typer.Option(help="directory with tools.yaml and descriptors.binpb")],
     key: Annotated[Path, typer.Option(help="file of the catalog key")],
     out: Annotated[Path, typer.Option(help="where the signed catalog goes")],
     environment: Environment,
     trust_domain: TrustDomain = "licet.local",
+    beside: Annotated[
+        Path | None, typer.Option("--next", help="signed catalog whose versions are taken too, for a rollout")
+    ] = None,
 ) -> None:
     """Check tools.yaml against the descriptors and write the signed catalog.
 
@@ -69,9 +90,19 @@ def catalog_build(
     from licet.statement import PayloadType, canonical
 
     source, descriptors = tool_source(policy)
-    clean = _lint_catalog(source, descriptors)
+    mcp = mcp_tools(policy / MCP_FILE)
+    clean = _lint_catalog(source, descriptors, mcp)
     try:
-        payload = build_catalog(source, descriptors, environment=environment, trust_domain=trust_domain)
+        payload = build_catalog(
+            source,
+            descriptors,
+            environment=environment,
+            trust_domain=trust_domain,
+            mcp=mcp,
+            beside={entry.path: bytes(entry.current) for entry in signed_catalog(beside).entries}
+            if beside
+            else None,
+        )
         signed = read_signing_key(key).sign(PayloadType.CATALOG, payload)
     except (SourceError, KeyFileError, ValueError) as error:
         fail(error)
@@ -100,9 +131,12 @@ def catalog_lint(
     from decider.source import SourceError
 
     source, descriptors = tool_source(policy)
-    clean = _lint_catalog(source, descriptors)
+    mcp = mcp_tools(policy / MCP_FILE)
+    clean = _lint_catalog(source, descriptors, mcp)
+    places = {name for method in source.methods for name in method.environments} or {"lint"}
     try:
-        build_catalog(source, descriptors, environment="lint", trust_domain="licet.local")
+        for place in sorted(places):
+            build_catalog(source, descriptors, environment=place, trust_domain="licet.local", mcp=mcp)
     except SourceError as error:
         fail(error)
     raise typer.Exit(0 if clean else 1)
@@ -145,20 +179,99 @@ def catalog_show(
 
 @catalog_app.command("draft")
 def catalog_draft(
-    descriptors: Annotated[Path, typer.Argument(help="FileDescriptorSet with imports")],
+    descriptors: Annotated[
+        Path,
+        typer.Argument(help="FileDescriptorSet with imports, or the answer to MCP's tools/list as *.json"),
+    ],
     tool: Annotated[str, typer.Option(help="the tool's name")],
 ) -> None:
-    """Print a first tools.yaml from a descriptor set, every guess marked.
+    """Print a first tools.yaml from a descriptor set or a list of MCP tools, every guess marked.
 
     Example:
         protoc --include_imports --descriptor_set_out=descriptors.binpb finance.proto
         licet catalog draft descriptors.binpb --tool finance > tools.yaml
+        licet catalog draft mcp_tools.json --tool github > tools.yaml
     """
     from decider.catalog.descriptors import Descriptors, DescriptorsError
     from decider.catalog.draft import draft
+    from decider.catalog.draft_mcp import draft_mcp
+    from decider.catalog.tools import TOOL_NAME
     from decider.source import SourceError, read_bytes
 
+    if not TOOL_NAME.match(tool):
+        fail(f"`{tool}` is no tool's name: 1 to 64 of a-z, 0-9, `_`, `-`")
+    if descriptors.suffix == ".json":
+        if not descriptors.exists():
+            fail(f"{descriptors}: cannot be read: there is no such file")
+        typer.echo(draft_mcp(tool, mcp_tools(descriptors)), nl=False)
+        return
     try:
         typer.echo(draft(tool, Descriptors(read_bytes(descriptors))), nl=False)
     except (DescriptorsError, SourceError) as error:
         fail(error)
+
+
+def signed_catalog(file: Path) -> Any:
+    """Return the parsed payload of a signed catalog; verifies nothing; ends where it cannot be read."""
+    from google.protobuf.message import DecodeError
+
+    from licet.keyfile import KeyFileError, read_signed
+    from licet.v1 import catalog_pb2
+
+    try:
+        return catalog_pb2.Catalog.FromString(read_signed(file).payload)
+    except (KeyFileError, DecodeError) as error:
+        fail(error)
+
+
+@catalog_app.command("diff")
+def catalog_diff(
+    old: Annotated[Path, typer.Argument(help="signed catalog that is in force")],
+    new: Annotated[Path, typer.Argument(help="signed catalog that shall be")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what differs between two signed catalogs; exit status 1 where the new one lets more through.
+
+    Example:
+        licet catalog diff finance.catalog new/finance.catalog
+    """
+    from decider.catalog.diff import Effect, differences
+
+    found = differences(signed_catalog(old), signed_catalog(new))
+    if as_json:
+        rows = [{name: str(getattr(one, name)) for name in one.__slots__} for one in found]
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        for one in found:
+            typer.echo(str(one))
+    raise typer.Exit(1 if any(one.effect is Effect.WIDENS for one in found) else 0)
+
+
+@catalog_app.command("drift")
+def catalog_drift(
+    catalog: Annotated[Path, typer.Argument(help="signed catalog")],
+    served: Annotated[
+        Path, typer.Argument(help="what the tool serves: descriptors, or MCP's list as *.json")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Say which methods are served otherwise than listed; exit status 1 where any is. Verifies no signature.
+
+    Example:
+        licet catalog drift github.catalog mcp_tools.json
+    """
+    from decider.catalog.drift import drifted, served_by
+    from decider.source import SourceError
+    from licet.call import CatalogError
+    from licet.catalog import read_payload
+
+    try:
+        found = drifted(read_payload(signed_catalog(catalog)), **served_by(served))
+    except (SourceError, CatalogError, ValueError) as error:
+        fail(error)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for path, how in found.items():
+            typer.echo(f"{path.removeprefix('/')}: {how}")
+    raise typer.Exit(1 if found else 0)

@@ -8,9 +8,10 @@ judge (`decider.catalog.lint`).
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from decider.catalog.argument_source import listed_rules
 from decider.catalog.descriptors import (
     INTEGER_TYPES,
     Descriptor,
@@ -19,10 +20,13 @@ from decider.catalog.descriptors import (
     MethodTypes,
     leaf,
 )
+from decider.catalog.mcp import McpTools
 from decider.catalog.tools import FactsSource, MethodSource, ToolSource, listed_quotas
 from decider.source import Faults
 from licet.call import CatalogError
 from licet.catalog import read_method
+from licet.catalog.mcp import is_mcp_path
+from licet.catalog.method import OWNER_ROLE
 from licet.identity import audience_of
 from licet.statement import canonical
 from licet.v1 import catalog_pb2, decision_pb2
@@ -39,10 +43,18 @@ def placeholders(template: str) -> tuple[str, ...]:
 
 
 def build_catalog(
-    source: ToolSource, descriptors: Descriptors, *, environment: str, trust_domain: str
+    source: ToolSource,
+    descriptors: Descriptors,
+    *,
+    environment: str,
+    trust_domain: str,
+    mcp: McpTools | None = None,
+    beside: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """Return the serialised `Catalog` of a tool. Raises `SourceError` with every fault.
 
+    `mcp` is what the tool's MCP server lists. `beside` has serialised entries by path that are listed as
+    `next`, while a rollout lasts, where they differ. A method of other environments is left out.
     Raises ValueError where `environment` or `trust_domain` is no name.
     """
     faults = Faults(source.file)
@@ -52,13 +64,20 @@ def build_catalog(
         environment=environment,
         tool=source.tool,
         audience=audience_of(trust_domain, environment, source.tool),
+        owner_role="" if source.owner_role == OWNER_ROLE else source.owner_role,
     )
     for method in source.methods:
-        entry = _Entry(source, method, descriptors, faults).made()
+        if method.environments and environment not in method.environments:
+            continue
+        entry = _Entry(source, method, descriptors, faults, mcp or McpTools()).made()
         current = canonical(entry)
         if not faults.found:
             _read_back(method, current, faults)
-        catalog.entries.append(catalog_pb2.CatalogEntry(path=method.path, current=current))
+        other = (beside or {}).get(method.path, b"")
+        following = other if other != current else b""
+        catalog.entries.append(catalog_pb2.CatalogEntry(path=method.path, current=current, next=following))
+    if not catalog.entries:
+        faults.add(0, "methods", f"lists no method for environment `{environment}`")
     faults.raise_any()
     return canonical(catalog)
 
@@ -83,9 +102,15 @@ class _Entry:
     """One method on its way into the catalog; notes faults under the method's own line."""
 
     def __init__(
-        self, source: ToolSource, method: MethodSource, descriptors: Descriptors, faults: Faults
+        self,
+        source: ToolSource,
+        method: MethodSource,
+        descriptors: Descriptors,
+        faults: Faults,
+        mcp: McpTools,
     ) -> None:
         self.source, self.method, self.descriptors, self.faults = source, method, descriptors, faults
+        self.mcp = mcp
 
     def made(self) -> catalog_pb2.Method:
         method = self.method
@@ -110,6 +135,10 @@ class _Entry:
             unguarded=method.unguarded,
             costs=dict(method.costs),
             polls=method.polls,
+            arguments=listed_rules(method.arguments),
+            data_classes=method.data_classes,
+            results=method.results,
+            environments=method.environments,
         )
         if method.codec == decision_pb2.CODEC_JSON_MCP:
             self._json(entry)
@@ -121,8 +150,14 @@ class _Entry:
         self.faults.add(self.method.line, f"methods.{self.method.path.removeprefix('/')}.{name}", message)
 
     def _json(self, entry: catalog_pb2.Method) -> None:
+        listed = self.mcp.at(self.method.path)
+        if listed is not None:
+            entry.model_facing_sha256 = listed.model_facing_sha256
+        elif is_mcp_path(self.method.path) and not self.method.json_schema:
+            self._refuse("", "no usable tool of this name in the server's list, and no `json_schema`")
+            return
         try:
-            schema = json.loads(self.method.json_schema)
+            schema = json.loads(self.method.json_schema or (listed.closed.text if listed else ""))
         except ValueError:
             schema = None
         if not isinstance(schema, dict) or schema.get("type") != "object":

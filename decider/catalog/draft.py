@@ -6,28 +6,14 @@ and the linter asks for it. Pure: descriptors in, text out.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from decider.catalog.descriptors import INTEGER_TYPES, Descriptor, Descriptors, FieldDescriptor, reachable
 from decider.catalog.tools import snake_case
+from decider.catalog.verbs import verb_tier, words_of
 
-_VERBS: Final = """
-1 get list search find read describe query lookup fetch count check preview estimate validate show view browse
-2 draft propose simulate plan suggest prepare
-3 create add update set edit rename assign tag move archive enable disable put patch save upsert insert modify
-3 append attach write
-5 delete remove drop purge destroy wipe erase grant revoke reset terminate shutdown rotate exec execute run
-5 eval deploy rollback impersonate
-"""
-"""Tier, and the first words of method names that suggest it."""
-
-_TIERS: Final[Mapping[str, int]] = {
-    verb: int(tier)
-    for tier, *verbs in (line.split() for line in _VERBS.strip().splitlines())
-    for verb in verbs
-}
 UNKNOWN_VERB_TIER: Final = 4
 
 _TENANTS: Final = ("tenant", "tenant_id", "customer", "customer_id", "account", "account_id", "org", "org_id")
@@ -45,7 +31,7 @@ class _Shape:
 
 def guess_tier(name: str, *, money: bool = False) -> int:
     """Return the tier that a method's name suggests: by its first word, 4 for a word that is not known."""
-    tier = _TIERS.get(snake_case(name).partition("_")[0], UNKNOWN_VERB_TIER)
+    tier = verb_tier(words_of(name)[:1]) or UNKNOWN_VERB_TIER
     return max(tier, UNKNOWN_VERB_TIER) if money and tier > 1 else tier
 
 

@@ -12,8 +12,14 @@ from typing import Final
 
 from decider.catalog.build import default_preconditions, placeholders
 from decider.catalog.descriptors import FLOAT_TYPES, Descriptors, MethodTypes, reachable
+from decider.catalog.mcp import McpTools
 from decider.catalog.tools import MethodSource, ToolSource
+from licet.v1.decision_pb2 import CODEC_JSON_MCP
 
+FLOATS_TIER: Final = 3
+"""From this tier on no argument may be a floating point number without a waiver."""
+
+_NUMBER_TYPE: Final = re.compile(r'"type"\s*:\s*(?:"number"|\[[^\]]*"number")')
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\Z")
 _LOOSE_TYPES: Final = frozenset(
     {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any"}
@@ -21,6 +27,10 @@ _LOOSE_TYPES: Final = frozenset(
 _MONEY_WORDS: Final = frozenset(
     {"amount", "price", "total", "refund", "payment", "fee", "sum", "minor", "cents"}
 )
+
+
+DRAFT_WAIVER: Final = "a draft that nobody has looked at"
+"""What a drafted method is waived by until its owner says better."""
 
 
 class Level(StrEnum):
@@ -48,8 +58,11 @@ class Finding:
 _Raw = tuple[Level, str, str, bool]
 
 
-def lint_catalog(source: ToolSource, descriptors: Descriptors) -> tuple[Finding, ...]:
+def lint_catalog(
+    source: ToolSource, descriptors: Descriptors, mcp: McpTools | None = None
+) -> tuple[Finding, ...]:
     """Return every judgement about a tool, in the order of its methods."""
+    listed = mcp or McpTools()
     return tuple(
         Finding(
             Level.WARNING if waivable and method.waiver else level,
@@ -60,15 +73,32 @@ def lint_catalog(source: ToolSource, descriptors: Descriptors) -> tuple[Finding,
             f"{message} (waived: {method.waiver})" if waivable and method.waiver else message,
         )
         for method in source.methods
-        for level, rule, message, waivable in _judged(method, descriptors.method(method.path))
+        for level, rule, message, waivable in _judged(method, descriptors.method(method.path), listed)
     )
 
 
-def _judged(method: MethodSource, types: MethodTypes | None) -> Iterator[_Raw]:
+def _judged(method: MethodSource, types: MethodTypes | None, mcp: McpTools) -> Iterator[_Raw]:
     yield from _effects(method)
     yield from _names(method)
     if types is not None:
         yield from _types(method, types)
+    if method.codec == CODEC_JSON_MCP:
+        yield from _schema(method, mcp)
+    if method.waiver == DRAFT_WAIVER:
+        yield Level.WARNING, "draft-waiver", "look at what the draft guessed, then say why or drop it", False
+
+
+def _schema(method: MethodSource, mcp: McpTools) -> Iterator[_Raw]:
+    """Judge the JSON Schema of a method: its own, else the one that its server lists, closed."""
+    listed = mcp.at(method.path)
+    if listed is None and not method.json_schema:
+        return  # the builder says so
+    text = method.json_schema or (listed.closed.text if listed is not None else "")
+    if method.tier >= FLOATS_TIER and _NUMBER_TYPE.search(text):
+        yield Level.ERROR, "float", "takes numbers with a fraction; write quantities as integers", True
+    if listed is not None and not method.json_schema:
+        for note in listed.closed.notes:
+            yield Level.WARNING, "schema-narrowed", f"{note}; a `json_schema` of your own can say more", False
 
 
 def _effects(method: MethodSource) -> Iterator[_Raw]:

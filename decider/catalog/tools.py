@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from decider.catalog.argument_source import read_arguments
 from decider.source import Faults, Section, read, read_text
+from licet.catalog.argument import ArgumentRule
+from licet.catalog.mcp import MCP_PREFIX, mcp_name
+from licet.catalog.method import OWNER_ROLE
 from licet.catalog.reader import UNGUARDED
 from licet.v1 import catalog_pb2, decision_pb2
 
@@ -23,6 +27,7 @@ TOOL_NAME: Final = re.compile(r"[a-z0-9_-]{1,64}\Z")
 METHOD_PATH: Final = re.compile(
     r"/?[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*/[A-Za-z_][A-Za-z0-9_]*\Z"
 )
+WORD: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}\Z")
 OPERATION: Final = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 FIELD_PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
@@ -86,6 +91,10 @@ class MethodSource:
     waiver: str
     costs: tuple[tuple[str, str], ...] = ()
     polls: bool = False
+    arguments: tuple[ArgumentRule, ...] = ()
+    data_classes: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +105,19 @@ class ToolSource:
     tool: str
     version: int
     methods: tuple[MethodSource, ...] = field(default=())
+    owner_role: str = OWNER_ROLE
 
 
 def snake_case(name: str) -> str:
     """Return a method's name as an operation: `IssueRefund` becomes `issue_refund`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def operation_of(path: str) -> str:
+    """Return what rules call a method where its owner says nothing: its name in snake_case, ASCII alone."""
+    name = mcp_name(path) or path.rsplit("/", 1)[1]
+    spelled = re.sub(r"[^a-z0-9]+", "_", snake_case(name)).strip("_")[:60]
+    return spelled if spelled[:1].isalpha() else f"op_{spelled}".rstrip("_")
 
 
 def full_path(path: str) -> str:
@@ -124,9 +141,11 @@ def read_tools(path: Path) -> ToolSource:
         if len(listed.names()) > MAX_METHODS:
             top.refuse("methods", f"lists more than {MAX_METHODS} methods")
     _refuse_twins(methods, faults)
+    owner = _matching(top, "owner", TOOL_NAME, "a role: 1 to 64 of a-z, 0-9, `_`, `-`", OWNER_ROLE)
     top.close()
     faults.raise_any()
-    return ToolSource(str(path), tool, version, tuple(sorted(methods, key=lambda method: method.path)))
+    by_path = tuple(sorted(methods, key=lambda method: method.path))
+    return ToolSource(str(path), tool, version, by_path, owner)
 
 
 def _refuse_twins(methods: list[MethodSource], faults: Faults) -> None:
@@ -149,19 +168,18 @@ def _matching(
 
 
 def _method(listed: Section, key: str, tool: str, directory: Path) -> MethodSource | None:
-    if not METHOD_PATH.match(key):
-        listed.refuse(key, "must look like `package.Service/Method`")
+    path = full_path(key)
+    mcp = mcp_name(path) is not None and path.startswith(f"{MCP_PREFIX}{tool}/")
+    if not (METHOD_PATH.match(key) or mcp):
+        listed.refuse(key, f"must look like `package.Service/Method`, or `mcp.{tool}/name` for an MCP tool")
     section = listed.section(key)
     if section is None:
         return None
-    path = full_path(key)
     tier = section.integer("tier", low=0, high=5)
-    codec = section.text("codec", "protobuf")
+    codec = section.text("codec", "json_mcp" if mcp else "protobuf")
     if codec not in CODECS:
         section.refuse("codec", f"`{codec}` must be one of {', '.join(CODECS)}")
-    operation = _matching(
-        section, "operation", OPERATION, "lower_snake_case, at most 64", snake_case(path.rsplit("/", 1)[1])
-    )
+    operation = _matching(section, "operation", OPERATION, "lower_snake_case, at most 64", operation_of(path))
     resource = section.text("resource", f"tool:{tool}")
     made = MethodSource(
         path=path,
@@ -189,9 +207,21 @@ def _method(listed: Section, key: str, tool: str, directory: Path) -> MethodSour
         waiver=section.text("waiver", ""),
         costs=_costs(section),
         polls=section.flag("polls", default=False),
+        arguments=read_arguments(section),
+        data_classes=_words(section, "data_classes"),
+        results=_words(section, "results"),
+        environments=_words(section, "environments"),
     )
     section.close()
     return made
+
+
+def _words(section: Section, key: str) -> tuple[str, ...]:
+    words = section.texts(key)
+    for word in words:
+        if not WORD.match(word) or words.count(word) > 1:
+            section.refuse(key, f"`{word}` must stand once, in 1 to 64 of a-z, 0-9, `_`, `.`, `-`")
+    return tuple(sorted(set(words)))
 
 
 def _unguarded(section: Section) -> str:

@@ -2,7 +2,7 @@
 
 from licet.catalog.method import Catalog, Facts, Method, MethodVersions, method_digest
 from licet.catalog.money import Money, spell_amount
-from licet.catalog.reader import read_catalog, read_method
+from licet.catalog.reader import read_catalog, read_method, read_payload
 from licet.catalog.resource import hidden_resource
 from licet.catalog.template import Template, read_template
 from licet.hold import Quota
@@ -19,6 +19,7 @@ __all__ = [
     "method_digest",
     "read_catalog",
     "read_method",
+    "read_payload",
     "read_template",
     "spell_amount",
 ]

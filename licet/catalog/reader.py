@@ -58,12 +58,16 @@ def read_catalog(signed: Signed, keys: KeySet, *, environment: str, now_ms: int)
     if message.environment != environment:
         return Refusal(Reason.ENVIRONMENT_MISMATCH, f"the catalog is for environment `{message.environment}`")
     try:
-        return _read(message)
+        return read_payload(message)
     except (CatalogError, ValueError) as error:
         return Refusal(Reason.PERMIT_MALFORMED, f"catalog: {error}")
 
 
-def _read(message: catalog_pb2.Catalog) -> Catalog:
+def read_payload(message: catalog_pb2.Catalog) -> Catalog:
+    """Return a catalog whose signature was verified, or that nothing will be decided by.
+
+    Raises CatalogError or ValueError, saying what to change.
+    """
     if message.version != CATALOG_VERSION or message.catalog_version < 1:
         raise CatalogError(f"version {message.version} of a catalog, numbered {message.catalog_version}")
     subject_token(message.tool)

@@ -1,0 +1,138 @@
+"""What words suggest of an effect: the verbs of method names, and how to find the one that counts.
+
+The list is of English verbs that interfaces use, not of any one interface; whatever else is known of a method
+can only raise what its verb suggests. Pure.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import dropwhile
+from typing import Final
+
+_VERBS: Final = """
+1 get list search find read describe query lookup fetch count check preview estimate validate show view browse
+1 retrieve inspect examine explain summarize summarise analyze analyse compare diff stat ping echo help tail
+1 head peek scan verify translate convert parse extract measure monitor watch observe trace calculate
+1 compute detect identify recommend rank sort filter display report tell answer ask look discover enumerate
+1 wait sleep screenshot snapshot capture return provide render profile audit lint download export obtain
+1 collect gather aggregate whoami poll track review
+2 draft propose simulate plan suggest prepare compose outline
+3 create add update set edit rename assign tag move archive enable disable put patch save upsert insert modify
+3 append attach write copy clone fork duplicate register unsubscribe follow star pin unpin mark
+3 toggle configure change replace increment decrement label comment close reopen lock unlock upload
+3 import sync merge commit push schedule cancel link unlink join leave restore undo resize crop
+3 select customize adjust annotate unassign request
+3 accept decline approve reject resolve store record remember make build generate define open start begin
+3 stop pause resume use switch connect disconnect log login logout complete finish unstar unfollow
+3 go reply respond react dismiss snooze transition promote transform refine
+4 send email mail notify publish post message sms call dial tweet broadcast forward pay charge refund transfer
+4 withdraw purchase buy order book invoice share invite dispatch emit announce checkout trigger subscribe
+4 escalate submit
+5 delete remove drop purge destroy wipe erase grant revoke reset terminate shutdown rotate exec execute run
+5 eval evaluate deploy rollback impersonate kill truncate uninstall unpublish expire invalidate ban block
+5 overwrite clear empty trash discard flush invoke apply scale restart reboot drain cordon install prune
+5 force unregister detach manage administer shell migrate
+5 click hover drag press tap swipe navigate fill type scroll
+"""
+"""Tier, and the verbs that suggest it.
+
+Acting in a user interface (`click`) stands with executing: what follows is for the page to decide.
+"""
+
+TIERS: Final[Mapping[str, int]] = {
+    verb: int(tier)
+    for tier, *verbs in (line.split() for line in _VERBS.strip().splitlines())
+    for verb in verbs
+}
+
+_CORE: Final = frozenset(
+    {"get", "list", "create", "update", "delete", "read", "write", "add", "remove", "set", "search", "find"}
+    | {"fetch", "retrieve", "send", "edit", "run", "execute", "exec", "insert", "upsert", "describe", "drop"}
+)
+"""Verbs that are hardly ever nouns: in `pull_request_read` and `file_upload` the verb comes last."""
+
+_AROUND: Final = frozenset({"batch", "bulk", "async", "mass", "multi", "mcp", "api", "do", "try"})
+"""Words before a verb that say nothing of its effect."""
+
+_HTTP: Final[Mapping[str, int]] = {
+    "GET": 1,
+    "HEAD": 1,
+    "OPTIONS": 1,
+    "POST": 3,
+    "PUT": 3,
+    "PATCH": 3,
+    "DELETE": 5,
+}
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LEAD: Final = re.compile(
+    r"^(?:(?:please|this|the|a|an|tool|function|method|endpoint|use|used|using|it|to|for|that|which|allows?|lets?|"
+    r"you|user|users|agent|agents|can|will|is|enables?|helps?|quickly|safely|simply|always|only|and|also|needed"
+    r"|when|want|need)\W+)+",
+    re.IGNORECASE,
+)
+_MAX_LOOKED_AT: Final = 4_096
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a name in lower case, parted by case, underscores, hyphens, dots, slashes."""
+    return tuple(word.lower() for word in _WORD.findall(name[:_MAX_LOOKED_AT]))
+
+
+def stem(word: str) -> str:
+    """Return the verb that a word is a form of, or the word itself: `creates`, `creating`, `created`."""
+    lower = word.lower()
+    for ending, instead in _ENDINGS:
+        if lower.endswith(ending) and lower[: -len(ending)] + instead in TIERS:
+            return lower[: -len(ending)] + instead
+    return lower
+
+
+_ENDINGS: Final = (
+    *(
+        ("", ""),
+        ("ies", "y"),
+        ("es", ""),
+        ("s", ""),
+        ("ying", "y"),
+        ("ing", ""),
+        ("ing", "e"),
+        ("ed", ""),
+        ("ed", "e"),
+    ),
+    *(("tting", "t"), ("nning", "n"), ("pping", "p"), ("tted", "t"), ("pped", "p")),
+)
+
+
+def verb_tier(words: Sequence[str]) -> int | None:
+    """Return the tier of the verb of a name, of every verb that `and` or `or` joins to it; None for none.
+
+    The verb comes first, else it is the first that is hardly ever a noun, else the first that may be one.
+    """
+    words = list(dropwhile(_AROUND.__contains__, words))
+    if not words:
+        return None
+    verbs = [word for word in words if word in TIERS]
+    if words[0] in TIERS:
+        found = words[0]
+    else:
+        found = next((word for word in verbs if word in _CORE), verbs[0] if verbs else "")
+    if not found:
+        return None
+    joined = [words[at + 1] for at, word in enumerate(words[:-1]) if word in {"and", "or", "then"}]
+    return max([TIERS[found], *(TIERS[word] for word in joined if word in TIERS)])
+
+
+def sentence_tier(text: str) -> int | None:
+    """Return the tier of the verb that a description begins with: `Returns the …`, `Use this to delete …`."""
+    sentence = _LEAD.sub("", text.strip()[:_MAX_LOOKED_AT])
+    words = [stem(word) for word in re.findall(r"[A-Za-z]+", sentence.partition(".")[0])[:12]]
+    if not words or words[0] not in TIERS:
+        return None
+    joined = [words[at + 1] for at, word in enumerate(words[:-1]) if word in {"and", "or", "then"}]
+    return max(TIERS[word] for word in (words[0], *joined) if word in TIERS)
+
+
+def choice_tier(value: str) -> int | None:
+    """Return the tier that one choice of an `action` suggests: an HTTP method, or a name with a verb."""
+    return _HTTP.get(value) or verb_tier(words_of(value)[:1])
