@@ -28,6 +28,7 @@ from licet.log import log, of_trace
 from licet.metadata import APPROVAL, CALL_ID, PERMIT
 from licet.permit import DoorState, Permit, Presented, examine
 from licet.refusal import Reason, Refusal
+from licet.tier import CallClass
 from licet.tracing import Tracing
 from sidecar.exchange import Answered, Pairs, Refused, Reply, Request, ToolAnswer
 from sidecar.mask import masked
@@ -337,13 +338,21 @@ class Door:
         return reply
 
     async def _record(self, call: Call, reply: Reply, kind: EventKind, fields: dict[str, object]) -> None:
-        """Spool the event; a refusal that may be one of a flood is counted instead."""
+        """Spool the event; a refusal that may be one of a flood is counted instead.
+
+        Only a privileged call waits for the disk: of every other, a kill loses nothing, and a loss of power
+        what neither disk nor JetStream had yet; its spend was acked before (docs/adr/0080).
+        """
         crowded = self._parts.journal.crowded and kind is EventKind.DOOR_REFUSED and not call.record.attempt
         if isinstance(reply, Refused) and (call.over_quota or crowded):
             bucket = bucket_of(call.request.peer, call.request.origin)
             await self._flood.refused(bucket, reply.refusal.reason, fields)
             return
-        await self._parts.journal.append(kind, **fields)
+        permit = call.record.permit
+        if permit is not None and permit.method.call_class is CallClass.PRIVILEGED:
+            await self._parts.journal.append(kind, **fields)
+        else:
+            self._parts.journal.spool(kind, **fields)
 
     def _told(self, call: Call, kind: EventKind, fields: dict[str, object], reply: Reply) -> None:
         """Close spans and count; the event is kept by now, so what fails here changes no reply."""

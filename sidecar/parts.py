@@ -64,8 +64,11 @@ class Journal(Protocol):
     def crowded(self) -> bool:
         """Whether refusals are to be counted rather than told one by one: half the spool waits."""
 
+    def spool(self, kind: EventKind, **fields: Any) -> str:
+        """Return the event id; the event is in the spool: no kill of the process loses it."""
+
     async def append(self, kind: EventKind, **fields: Any) -> str:
-        """Return the event id once the event is in the fsynced spool."""
+        """Return the event id once the event is in the fsynced spool: no loss of power loses it."""
 
 
 class Tool(Protocol):

@@ -1,6 +1,6 @@
 """Makes any field value fit into an event: valid UTF-8, bounded, and marked where something was left out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -34,7 +34,7 @@ OWN: Final = frozenset(
 
 
 def fit(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `fields` so that an event of them is at most 256 KiB.
+    """Return `fields` so that an event of them is at most 256 KiB; those that say nothing are left out.
 
     Text that is no UTF-8 has U+FFFD for what could not be encoded; text too long ends in `…[N bytes more]`;
     a list too long ends in such a mark as its last item. Numbers are exact or refused.
@@ -42,25 +42,46 @@ def fit(fields: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: no such field, one the journal fills in itself, or a number out of range.
     """
-    known = Event.DESCRIPTOR.fields_by_name
-    for name in fields:
-        if name not in known or name in OWN:
+    fitting: dict[str, Any] = {}
+    for name, value in fields.items():
+        rule = _RULES.get(name)
+        if rule is None:
             raise ValueError(f"an event has no field `{name[:80]}` to be given")
-    return {name: _value(known[name], value) for name, value in fields.items()}
+        if value:
+            fitting[name] = rule(value)
+    return fitting
 
 
-def _value(field: FieldDescriptor, value: Any) -> Any:
-    limit = MAX_LONG_TEXT_BYTES if field.name in LONG_TEXT else MAX_TEXT_BYTES
-    if field.type == FieldDescriptor.TYPE_STRING and field.is_repeated:
-        items = [_text(str(item), MAX_ITEM_BYTES) for item in list(value)[:MAX_ITEMS]]
-        more = len(value) - len(items)
-        return [*items[:-1], f"…[{more + 1} items more]"] if more > 0 else items
-    if field.type == FieldDescriptor.TYPE_STRING:
-        return _text(str(value), limit)
+def _short(value: Any) -> str:
+    return _text(value, MAX_TEXT_BYTES)
+
+
+def _long(value: Any) -> str:
+    return _text(value, MAX_LONG_TEXT_BYTES)
+
+
+def _items(value: Any) -> list[str]:
+    items = [_text(item, MAX_ITEM_BYTES) for item in list(value)[:MAX_ITEMS]]
+    more = len(value) - len(items)
+    return [*items[:-1], f"…[{more + 1} items more]"] if more > 0 else items
+
+
+def _as_is(value: Any) -> Any:
     return value
 
 
-def _text(text: str, limit: int) -> str:
+def _rule(field: FieldDescriptor) -> Callable[[Any], Any]:
+    if field.type != FieldDescriptor.TYPE_STRING:
+        return _as_is
+    if field.is_repeated:
+        return _items
+    return _long if field.name in LONG_TEXT else _short
+
+
+def _text(value: object, limit: int) -> str:
+    text = str(value)
+    if len(text) <= limit and text.isascii():
+        return text
     try:
         raw = text.encode()
     except UnicodeEncodeError:  # a lone surrogate: bytes that were no UTF-8 where they came from
@@ -70,3 +91,6 @@ def _text(text: str, limit: int) -> str:
         return text
     kept = raw[: limit - MARK_BYTES].decode("utf-8", "ignore")
     return f"{kept}…[{len(raw) - len(kept.encode())} bytes more]"
+
+
+_RULES: Final = {field.name: _rule(field) for field in Event.DESCRIPTOR.fields if field.name not in OWN}

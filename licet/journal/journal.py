@@ -1,10 +1,11 @@
 """A process's own record of what it did: ordered, chained, spooled, published.
 
 One run of a process is one stream of events, numbered from 1 without a gap, each carrying the hash of the
-one before. `append` returns once the event is durable on this machine; the queue brings it to
-`LICET_AUDIT_<env>` from there, also in the next run. The first event is `process.started` and names the run
-before it; `process.stopped` is the last, and a run without one was cut off. A checkpoint signs the chain so
-far every 256 events or 10 s, also when nothing happens, so that a missing tail shows.
+one before. `spool` returns once a kill of this process cannot lose the event, `append` once a loss of power
+cannot either; the queue brings it to `LICET_AUDIT_<env>` from there, also in the next run. The first event is
+`process.started` and names the run before it; `process.stopped` is the last, and a run without one was cut
+off. A checkpoint signs the chain so far every 256 events or 10 s, also when nothing happens, so that a
+missing tail shows.
 
 Not promised: that an event is published once (see `queue`); readers know an event by its id. Whoever has the
 checkpoint key and this directory can write another chain: only a checkpoint kept elsewhere shows that.
@@ -149,6 +150,14 @@ class Journal:
     def seq(self) -> int:
         """Number of the run's last event."""
         return self._seq
+
+    def spool(self, kind: EventKind, **fields: Any) -> str:
+        """Record an event and return its id; from now on only a loss of power can lose it, and not for long.
+
+        It is acked by JetStream or durable here within twice `SYNC_S` (licet.journal.queue). Waits for
+        nothing. Numbered, refused and raising as `append`.
+        """
+        return self._record(kind, fields, None)[0]
 
     async def append(self, kind: EventKind, *, sealing: Sealing | None = None, **fields: Any) -> str:
         """Record an event and return its id once it is durable here.

@@ -1,12 +1,17 @@
 """Messages that will reach JetStream although this process, the server or the network may go away in between.
 
-`put` writes a letter to the spool; `synced` returns once it is durable (one fsync for all who wait); a task
-of its own publishes in order, many on their way at once, and lets go of a letter when it is acked. After
-any failure it begins again at the first letter that has no ack, so the order in the stream is the order of
-`put` except after one.
+`put` writes a letter to the spool: from then on a kill of this process does not lose it. Against a loss of
+power it is safe once it is acked or synced: whoever must know waits in `synced` (one fsync for all who wait);
+a letter that nobody waits for is acked within `2 * SYNC_S`, or a group fsync takes it. While the server acks
+promptly nobody pays for an fsync.
 
-A letter is sent at least once. Its Msg-Id keeps a repetition within the stream's deduplication window (120
-s) from being stored again; a repetition later than that is stored again, byte for byte the same.
+A task of its own publishes in order, many on their way at once, and lets go of a letter when it is acked.
+After any failure it begins again at the first letter that has no ack, so the order in the stream is the order
+of `put` except after one.
+
+A letter is sent at least once: acks are noted on disk every `NOTE_S`, so a kill sends again what was on its
+way and what was acked since. Its Msg-Id keeps a repetition within the stream's deduplication window (120 s)
+from being stored again; a repetition later than that is stored again, byte for byte the same.
 """
 
 import asyncio
@@ -21,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
+from licet.journal.recent import Recent
 from licet.journal.spool import Spool, SpoolBroken, SpoolFull
 from licet.log import log
 from licet.streams.errors import StoreRefused, StoreUnavailable
@@ -32,6 +38,10 @@ WINDOW: Final = 256
 """Letters on their way at once."""
 ACK_TIMEOUT_S: Final = 2.0
 TICK_S: Final = 0.25
+SYNC_S: Final = 0.025
+"""Between two looks at letters that nobody waits for: one without ack by then is synced, and all after it."""
+NOTE_S: Final = 0.01
+"""How long an ack may wait to be noted on disk, so that many are noted at once."""
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0)
 CAP_BYTES: Final = 256 << 20
 FULL_SHARE: Final = 0.9
@@ -88,6 +98,9 @@ class DurableQueue:
         self._cap_bytes = cap_bytes
         self._settles = settles
         self._publisher: Publishing | None = None
+        self._loop = asyncio.get_running_loop()
+        self._recent: Recent[Letter] = Recent()
+        self._acked_to = spool.done
         self._sent_to = spool.done
         self._on_way: deque[_Sent] = deque()
         self._failed: str = ""
@@ -97,6 +110,10 @@ class DurableQueue:
         self._settled = asyncio.Event()
         self._sync_waiters: list[asyncio.Future[None]] = []
         self._sync_wanted = asyncio.Event()
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._sync_mark = 0
+        self._note_timer: asyncio.TimerHandle | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
         self._ack_waiters: dict[int, list[asyncio.Future[PubAck]]] = {}
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="licet-spool")
         self._tasks: tuple[asyncio.Task[None], ...] = ()
@@ -125,6 +142,7 @@ class DurableQueue:
         """
         queue = cls(await asyncio.to_thread(Spool.open, directory), cap_bytes=cap_bytes, settles=settles)
         queue._tasks = (asyncio.create_task(queue._sync_loop()), asyncio.create_task(queue._send_loop()))
+        queue._tick()
         if publisher is not None:
             queue.attach(publisher)
         return queue
@@ -137,20 +155,20 @@ class DurableQueue:
     @property
     def depth_bytes(self) -> int:
         """How many bytes wait for their ack."""
-        return self._spool.depth_bytes
+        return self._spool.end - self._acked_to
 
     @property
     def full(self) -> bool:
         """Whether whoever asks should stop now: nine tenths of the cap are used, or the disk has failed."""
-        return bool(self._broken) or self._spool.depth_bytes >= FULL_SHARE * self._cap_bytes
+        return bool(self._broken) or self.depth_bytes >= FULL_SHARE * self._cap_bytes
 
     @property
     def crowded(self) -> bool:
         """Whether half of the cap is used: what can be told briefly should be."""
-        return self._spool.depth_bytes >= CROWDED_SHARE * self._cap_bytes
+        return self.depth_bytes >= CROWDED_SHARE * self._cap_bytes
 
     def put(self, letter: Letter) -> int:
-        """Write `letter` and return its position, which `synced` and `acked` take.
+        """Write `letter` and return its position, which `acked` takes; a kill does not lose it any more.
 
         Raises:
             SpoolFull: the cap is reached.
@@ -159,12 +177,14 @@ class DurableQueue:
         if self._broken or self._closing:
             raise SpoolBroken(self._broken or "the queue is closed")
         record = letter.record()
-        if self._spool.depth_bytes + len(record) > self._cap_bytes:
-            raise SpoolFull(
-                f"{self._spool.depth_bytes} bytes wait to be published, the cap is {self._cap_bytes}"
-            )
+        if self.depth_bytes + len(record) > self._cap_bytes:
+            raise SpoolFull(f"{self.depth_bytes} bytes wait to be published, the cap is {self._cap_bytes}")
+        begin = self._spool.end
         position = self._spool.append(record)
+        self._recent.put(begin, position, letter)
         self.depth += 1
+        if self._sync_timer is None:
+            self._look_later(position)
         self._settled.clear()
         self._wake.set()
         return position
@@ -173,7 +193,7 @@ class DurableQueue:
         """Return once everything `put` so far is durable. Raises SpoolBroken."""
         if self._broken:
             raise SpoolBroken(self._broken)
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[None] = self._loop.create_future()
         self._sync_waiters.append(waiter)
         self._sync_wanted.set()
         await waiter
@@ -188,7 +208,7 @@ class DurableQueue:
         Raises:
             StoreUnavailable: no ack within `within_s` seconds; the letter stays and will still be sent.
         """
-        waiter: asyncio.Future[PubAck] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[PubAck] = self._loop.create_future()
         self._ack_waiters.setdefault(position, []).append(waiter)
         try:
             async with asyncio.timeout(within_s):
@@ -224,24 +244,39 @@ class DurableQueue:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for timer in (self._sync_timer, self._note_timer, self._tick_timer):
+            if timer is not None:
+                timer.cancel()
         self._give_up("the queue is closed")
-        await asyncio.get_running_loop().run_in_executor(self._disk, self._close_spool)
+        await self._loop.run_in_executor(self._disk, self._close_spool)
         self._disk.shutdown()
         return drained
 
     def _close_spool(self) -> None:
         with contextlib.suppress(SpoolBroken):
+            self._spool.finish(self._acked_to)
             self._spool.close()
 
+    def _look_later(self, mark: int) -> None:
+        """Look in a moment whether the letter that ends at `mark` is acked."""
+        self._sync_mark = mark
+        self._sync_timer = self._loop.call_later(SYNC_S, self._look)
+
+    def _look(self) -> None:
+        self._sync_timer = None
+        if self._acked_to < self._sync_mark:
+            self._sync_wanted.set()
+        elif self._acked_to < self._spool.end:
+            self._look_later(self._spool.end)
+
     async def _sync_loop(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._sync_wanted.wait()
             self._sync_wanted.clear()
             waiters, self._sync_waiters = self._sync_waiters, []
             files = self._spool.unsynced()
             try:
-                await loop.run_in_executor(self._disk, self._spool.sync, files)
+                await self._loop.run_in_executor(self._disk, self._spool.sync, files)
             except SpoolBroken as error:
                 self._broken = str(error)
                 log(logger, logging.ERROR, "spool.broken", detail=self._broken)
@@ -250,6 +285,11 @@ class DurableQueue:
                     waiter.set_exception(SpoolBroken(self._broken)) if self._broken else waiter.set_result(
                         None
                     )
+
+    def _tick(self) -> None:
+        """Have the sending task look for missing acks and a server that came back."""
+        self._wake.set()
+        self._tick_timer = self._loop.call_later(TICK_S, self._tick)
 
     async def _send_loop(self) -> None:
         failures = 0
@@ -262,7 +302,7 @@ class DurableQueue:
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
                 self._failed = ""
-            done = self._spool.done
+            done = self._acked_to
             try:
                 await self._fill()
             except StoreUnavailable as error:
@@ -272,29 +312,32 @@ class DurableQueue:
                 log(logger, logging.ERROR, "queue.fault", error=type(error).__name__, detail=str(error)[:300])
                 self._failed = f"fault: {type(error).__name__}"
                 continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK_S):
-                    await self._wake.wait()
-            failures = 0 if self._spool.done > done else failures
+            await self._wake.wait()
+            failures = 0 if self._acked_to > done else failures
 
     async def _fill(self) -> None:
         publisher = self._publisher
         if publisher is None or not publisher.connected:
             return
         while len(self._on_way) < WINDOW and not self._failed:
-            sent = 0
-            for position, record in self._spool.read(self._sent_to):
+            kept = self._recent.at(self._sent_to)
+            if kept is not None:
+                await self._send(publisher, *kept)
+                continue
+            before = self._sent_to
+            for position, record in self._spool.read(before):
                 if len(self._on_way) >= WINDOW:
                     return
-                letter = Letter.of(record)
-                ack = await publisher.begin(letter.subject, letter.body, msg_id=letter.msg_id)
-                entry = _Sent(position, letter, ack, time.monotonic())
-                self._on_way.append(entry)
-                self._sent_to = position
-                ack.add_done_callback(partial(self._on_ack, entry))
-                sent += 1
-            if not sent:
+                await self._send(publisher, position, Letter.of(record))
+            if self._sent_to == before:
                 return
+
+    async def _send(self, publisher: Publishing, position: int, letter: Letter) -> None:
+        ack = await publisher.begin(letter.subject, letter.body, msg_id=letter.msg_id)
+        entry = _Sent(position, letter, ack, time.monotonic())
+        self._on_way.append(entry)
+        self._sent_to = position
+        ack.add_done_callback(partial(self._on_ack, entry))
 
     def _on_ack(self, entry: _Sent, ack: "asyncio.Future[PubAck]") -> None:
         if ack.cancelled():
@@ -316,10 +359,17 @@ class DurableQueue:
             finished = self._on_way.popleft().position
             self.depth -= 1
         if finished:
-            self._spool.finish(finished)
-            self._wake.set()
+            self._acked_to = finished
+            if self._note_timer is None:
+                self._note_timer = self._loop.call_later(NOTE_S, self._note)
+            if self._sent_to < self._spool.end:
+                self._wake.set()
             if self.depth == 0:
                 self._settled.set()
+
+    def _note(self) -> None:
+        self._note_timer = None
+        self._spool.finish(self._acked_to)
 
     def _is_settled(self, entry: _Sent) -> bool:
         error = None if entry.ack.cancelled() else entry.ack.exception()
@@ -334,4 +384,4 @@ class DurableQueue:
         for entry in self._on_way:
             entry.ack.cancel()
         self._on_way.clear()
-        self._sent_to = self._spool.done
+        self._sent_to = self._acked_to

@@ -123,8 +123,15 @@ class FakeJournal:
         self.crowded = False
         self.fault: Exception | None = None
         self.events: list[tuple[EventKind, dict[str, Any]]] = []
+        self.durable = 0
+        """How many events, from the first on, were waited for."""
 
     async def append(self, kind: EventKind, **fields: Any) -> str:
+        event_id = self.spool(kind, **fields)
+        self.durable = len(self.events)
+        return event_id
+
+    def spool(self, kind: EventKind, **fields: Any) -> str:
         from licet.v1.event_pb2 import Event
 
         if self.fault is not None:

@@ -243,7 +243,8 @@ async def test_each_event_has_an_id_of_its_own(parts: Parts, kind: str) -> None:
     journal = await parts.journal(kind)
     assert not journal.full
     ids = [await journal.append(EventKind.DOOR_REFUSED, reason="NO_PERMIT") for _ in range(3)]
-    assert len(set(ids)) == 3
+    ids += [journal.spool(EventKind.DOOR_REFUSED, reason="NO_PERMIT") for _ in range(3)]
+    assert len(set(ids)) == 6
     assert all(len(one) == 32 and not one.strip("0123456789abcdef") for one in ids)
 
 
@@ -253,6 +254,8 @@ async def test_an_event_with_what_no_event_has_is_refused(parts: Parts, kind: st
     journal = await parts.journal(kind)
     with pytest.raises(ValueError, match=r".+"):
         await journal.append(EventKind.DOOR_REFUSED, **fields)
+    with pytest.raises(ValueError, match=r".+"):
+        journal.spool(EventKind.DOOR_REFUSED, **fields)
 
 
 def forward(permit: Permit) -> Forward:

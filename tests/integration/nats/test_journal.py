@@ -1,9 +1,11 @@
 """The journal on the real server: order, chain, checkpoints, goodbye; kills of both ends."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest_asyncio
 
 from licet.event import ZERO_HASH, EventKind, event_hash, read_checkpoint
 from licet.journal import Journal, SpoolBroken, SpoolError, SpoolFull
+from licet.journal import spool as spool_module
 from licet.refusal import Refusal
 from licet.streams import StoreUnavailable, stream_audit, subject_audit
 from licet.v1.event_pb2 import Event
@@ -140,6 +143,69 @@ async def test_an_acked_event_is_in_the_stream_when_append_returns(journals: Jou
     assert stored[-1].event_id == event_id
 
 
+async def test_a_disk_that_hangs_holds_up_nobody_but_who_waits_for_it(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = await journals.start()
+    released = threading.Event()
+    fdatasync = os.fdatasync
+
+    def hang(file: int) -> None:
+        released.wait(60)
+        fdatasync(file)
+
+    monkeypatch.setattr(spool_module.os, "fdatasync", hang)
+    waits = asyncio.create_task(journal.append(EventKind.DOOR_PASSED))
+    await journals.events(2)  # published, and the disk has not answered
+    spooled = [journal.spool(EventKind.DOOR_REFUSED) for _ in range(5)]
+    assert [event.event_id for event in await journals.events(7)][2:] == spooled
+    assert not waits.done()
+    released.set()
+    assert await waits
+    assert await journal.close()
+
+
+async def test_an_event_that_nobody_waits_for_and_no_server_takes_is_synced(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = await journals.start()
+    await journals.events(1)
+    journals.nats.server.kill()
+    synced = threading.Event()
+    fdatasync = os.fdatasync
+
+    def note(file: int) -> None:
+        fdatasync(file)
+        synced.set()
+
+    monkeypatch.setattr(spool_module.os, "fdatasync", note)
+    journal.spool(EventKind.DOOR_REFUSED)
+    assert await asyncio.to_thread(synced.wait, 60)
+    journals.nats.server.start()
+    await journals.events(2)
+    assert await journal.close(20)
+
+
+async def test_a_disk_that_fails_behind_the_back_of_a_spooled_event_stops_the_journal(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was told before the disk failed was in good faith; nothing may be told after."""
+    journal = await journals.start()
+    await journals.events(1)
+    journals.nats.server.kill()
+
+    def fail(_file: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(spool_module.os, "fdatasync", fail)
+    journal.spool(EventKind.DOOR_REFUSED)
+    async with asyncio.timeout(60):
+        while not journal.full:  # noqa: ASYNC110 - the queue's doing
+            await asyncio.sleep(0.01)
+    with pytest.raises(SpoolBroken):
+        journal.spool(EventKind.DOOR_REFUSED)
+
+
 async def test_without_the_server_events_wait_and_acked_ones_say_so(journals: Journals) -> None:
     journal = await journals.start()
     await journals.events(1)
@@ -251,12 +317,16 @@ async def main(directory, key, url, password, subject, source):
         Path(directory), source=source, environment="dev", subject=subject,
         checkpoint_key=read_signing_key(Path(key)), publisher=publisher, checkpoint_s=0.02,
     )
-    async def work():
+    async def work(waits):
         while True:
-            event_id = await journal.append(EventKind.DOOR_PASSED, detail="x" * 200)
+            if waits:
+                event_id = await journal.append(EventKind.DOOR_PASSED, detail="x" * 200)
+            else:
+                event_id = journal.spool(EventKind.DOOR_PASSED, detail="x" * 200)
+                await asyncio.sleep(0.01)
             sys.stdout.write(event_id + "\\n")
             sys.stdout.flush()
-    await asyncio.gather(*(work() for _ in range(8)))
+    await asyncio.gather(*(work(number % 2) for number in range(8)))
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -267,10 +337,10 @@ def spawn(arguments: list[str]) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.timeout(240)
-async def test_no_durable_event_is_lost_over_20_kills_of_the_process(
-    journals: Journals, nats: NatsWorld
-) -> None:
-    """Whatever `append` returned for is in the stream once, in an unbroken chain, after the next run."""
+async def test_no_event_is_lost_over_20_kills_of_the_process(journals: Journals, nats: NatsWorld) -> None:
+    """Whatever `append` or `spool` returned for is in the stream once, in an unbroken chain, after the next
+    run.
+    """
     key = journals.mint.keys_dir / f"checkpoint-sidecar-{TOOL}.key"
     password = nats.server.password_file(f"sidecar-{TOOL}")
     arguments = [str(journals.directory), str(key), nats.server.url, str(password), SUBJECT, SOURCE]

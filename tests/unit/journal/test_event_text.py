@@ -17,10 +17,16 @@ LISTS = [
 ]
 
 
-@given(text=st.text(max_size=50))
+@given(text=st.text(min_size=1, max_size=50))
 @settings(max_examples=100)
 def test_text_that_fits_is_kept_as_it_is(text: str) -> None:
     assert fit({"detail": text}) == {"detail": text}
+
+
+def test_what_says_nothing_is_left_out_and_makes_the_same_event() -> None:
+    fields: dict[str, Any] = {"detail": "", "rule_ids": (), "round": 0, "reason": "SPENT"}
+    assert fit(fields) == {"reason": "SPENT"}
+    assert Event(**fit(fields)) == Event(**fields)
 
 
 def test_five_megabytes_become_a_marked_beginning() -> None:

@@ -10,11 +10,14 @@ import pytest
 import sidecar.core
 from licet.catalog.method import MASK
 from licet.event import EventKind
+from licet.metadata import APPROVAL, PERMIT
+from licet.permit import Presented
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import Answered, Refused, ToolAnswer
 from sidecar.parts import Denied, Fenced, Obtained
 from sidecar.quota import Quota
 from tests.unit.sidecar.conftest import RECONCILER, World, reason
+from tests.worlds import permit as permits
 from tests.worlds.fakes import request
 from tests.worlds.mint import AGENT, GET_ORDER, OTHER_AGENT, REFUND, refund
 
@@ -322,6 +325,24 @@ async def test_no_reply_leaves_without_its_event(world: World) -> None:
     assert reason(await world.call()) == "AUDIT_BACKPRESSURE"
     assert reason(await world.call(world.mint.permit())) == "OUTCOME_UNKNOWN"
     assert world.door.faults == 2
+
+
+@pytest.mark.parametrize(
+    ("presented", "waited_for"), [(permits.approved_wipe(), 1), (permits.presented(), 0)]
+)
+async def test_only_a_privileged_call_waits_for_the_disk(
+    world: World, presented: Presented, waited_for: int
+) -> None:
+    world.clock.now = world.clock.monotonic = permits.NOW
+    world.beacons.set(permits.DOOR)
+    pairs = (
+        *((PERMIT, permit) for permit in presented.permits),
+        *((APPROVAL, approval) for approval in presented.approvals),
+    )
+    reply = await world.door.handle(request(presented.path, presented.body, pairs, peer=presented.peer))
+    assert isinstance(reply, Answered), reply
+    assert world.event[0] is EventKind.DOOR_PASSED
+    assert world.journal.durable == waited_for
 
 
 @pytest.mark.parametrize("part", ["quota", "beacons", "spend", "tool", "clock"])

@@ -84,9 +84,9 @@ async def test_every_line_of_a_call_has_its_trace(world: World, counted: Counted
 async def test_an_event_that_is_lost_is_counted_as_what_the_caller_heard(
     world: World, counted: Counted
 ) -> None:
-    async def full(*_: Any, **__: Any) -> Any:
+    def full(*_: Any, **__: Any) -> Any:
         raise OSError("no space left")
 
-    world.journal.append = full  # type: ignore[method-assign]
+    world.journal.spool = full  # type: ignore[method-assign]
     await world.call(world.mint.permit())
     assert counted.calls == [("passed", "OUTCOME_UNKNOWN", "EXECUTED")]
