@@ -11,6 +11,7 @@ from decider.limits import Limits
 from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.sealer import Sealer
+from decider.tokens.issuers import Users
 from licet.journal import Journal
 from licet.statement import SigningKey
 from licet.streams import Connection
@@ -43,6 +44,7 @@ class Parts:
     clock: Clock
     delegations: Registry
     limits: Limits
+    users: Users
     sealer: Sealer
 
 

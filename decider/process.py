@@ -38,6 +38,7 @@ from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, 
 from decider.settings import DeciderSettings
 from decider.source import SourceError
 from decider.tasks import read_tasks
+from decider.tokens.issuers import read_issuers
 from licet import metrics, tracing
 from licet.catalog import Catalog, read_catalog
 from licet.event import EventKind, uuid7
@@ -174,6 +175,7 @@ class DeciderProcess:
             clock=SYSTEM_CLOCK,
             delegations=Registry(self._delegations()),
             limits=Limits(),
+            users=read_issuers(settings.issuers_file, monotonic_ms),
             sealer=Sealer(),
         )
 

@@ -70,6 +70,9 @@ class DeciderSettings(BaseSettings):
     master_key_file: Path = Field(description="the environment's digest master key")
     catalogs: Annotated[tuple[Path, ...], NoDecode] = Field(description="signed catalogs, comma separated")
     tasks_file: Path = Field(description="the tasks, tasks.yaml")
+    issuers_file: Path | None = Field(
+        default=None, description="issuers of user tokens, issuers.yaml; none: a call with a token is denied"
+    )
     delegations_dir: Path | None = Field(
         default=None, description="directory of signed delegations that tasks rest on; none: no task may"
     )

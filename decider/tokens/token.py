@@ -73,11 +73,11 @@ class Unverified:
 
 
 def read_token(token: str) -> Unverified | Refusal:
-    """Return what a token claims, strictly read; TOO_LARGE, TOKEN_MALFORMED or TOKEN_ALGORITHM else."""
+    """Return what a token claims, strictly read; else TOKEN_MALFORMED, _ALGORITHM or _KEY_UNKNOWN."""
     if len(token.encode()) > MAX_TOKEN_BYTES:
-        return Refusal(Reason.TOO_LARGE, f"a user token of more than {MAX_TOKEN_BYTES} bytes")
+        return _malformed(f"it is longer than {MAX_TOKEN_BYTES} bytes")
     compact = _COMPACT.match(token)
-    if compact is None:
+    if compact is None or (compact[3] and _decoded(compact[3]) is None):
         return _malformed("it is no compact JWS")
     header, claims = _part(compact[1], MAX_HEADER), _part(compact[2], MAX_CLAIMS)
     if not isinstance(header, dict) or not isinstance(claims, dict):
@@ -86,23 +86,27 @@ def read_token(token: str) -> Unverified | Refusal:
     algorithm, key_id = header.get("alg"), header.get("kid")
     if "crit" in header or "b64" in header:
         return _malformed("it asks for what is not supported")
-    if algorithm not in ALGORITHMS:
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         return Refusal(Reason.TOKEN_ALGORITHM, "an algorithm that is not taken")
     if not isinstance(key_id, str) or not key_id:
         return Refusal(Reason.TOKEN_KEY_UNKNOWN, "it names no key")
-    return Unverified(token, str(algorithm), key_id, claims)
+    return Unverified(token, algorithm, key_id, claims)
 
 
 def _part(segment: str, limit: int) -> Json | Refusal:
     if len(segment) > limit:
         return _malformed("header or claims are too long")
+    data = _decoded(segment)
+    return _malformed("header or claims are no base64url") if data is None else read_json_text(data)
+
+
+def _decoded(segment: str) -> bytes | None:
+    """Return the bytes that `segment` is the one spelling of."""
     try:
         data = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
     except binascii.Error:
-        return _malformed("header or claims are no base64url")
-    if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != segment:  # a second spelling of the same bytes
-        return _malformed("header or claims are no base64url")
-    return read_json_text(data)
+        return None
+    return data if base64.urlsafe_b64encode(data).rstrip(b"=").decode() == segment else None
 
 
 def verify_token(read: Unverified, issuer: Issuer, keys: Keys, *, now_ms: int) -> User | Refusal:
