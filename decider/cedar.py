@@ -40,6 +40,8 @@ SAMPLE_CONTEXT: Final[Mapping[str, str | int | tuple[str, ...]]] = {
     "amount_minor": 0,
     "currency": "",
     "risk_flags": (),
+    "data_classes": (),
+    "results": (),
     "session_calls": 0,
     "session_amount_minor": 0,
 }

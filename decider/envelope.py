@@ -17,6 +17,7 @@ from typing import Final
 from decider.contract import check_contract
 from decider.egress import UNCHECKED
 from decider.egress.check import WHOLE
+from decider.served import NO_DRIFT, Drift
 from decider.tasks import Task, Tasks
 from decider.tokens.token import User
 from licet.call import Arguments, call_digest
@@ -65,6 +66,8 @@ class Envelope:
     """What the egress check found in the arguments, less what the bundle expects there."""
     flagged: frozenset[str] = frozenset()
     """The argument paths in which it found something."""
+    drifted: bool = False
+    """Whether the tool serves the method, or what its facts are read from, otherwise than listed."""
     delegations: tuple[str, ...] = ()
     """Ids of the links the call rests on, first to last."""
 
@@ -123,6 +126,8 @@ class House:
     tool_keys: Mapping[str, bytes]
     """K_tool by audience, of the generation in force."""
     tasks: Tasks
+    drift: Drift = NO_DRIFT
+    """Which methods are served otherwise than listed."""
 
 
 def check_task(envelope: Envelope) -> Refusal | None:
@@ -213,7 +218,8 @@ def build_envelope(
     step = spend_id(
         house.environment, task.tenant, catalog.audience, task.agent, task.task_id, request.call_id
     )
-    return Envelope(asked, task, catalog, method, arguments, resource, money, digest, step)
+    drifted = house.drift.covers(catalog, method)
+    return Envelope(asked, task, catalog, method, arguments, resource, money, digest, step, drifted=drifted)
 
 
 def check_user(request: DecideRequest, task: Task, user: User | Refusal | None) -> Refusal | None:

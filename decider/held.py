@@ -18,19 +18,24 @@ HOLD_LIFE_MS: Final = 24 * 3_600_000
 CATALOG_RULE: Final = "catalog-approvers"
 """The rule id under which the catalog's own demand for approvers stands."""
 
-STANDING_RULES: Final = frozenset({CATALOG_RULE, CONTRACT_RULE})
+DRIFT_RULE: Final = "catalog-drift"
+"""The rule id under which calls wait of a method that is served otherwise than its catalog lists it."""
+
+STANDING_RULES: Final = frozenset({CATALOG_RULE, CONTRACT_RULE, DRIFT_RULE})
 """Rule ids of what needs people whatever the rules say."""
 
 
 def standing_requirements(
     envelope: Envelope, limits: tuple[Requirement, ...], lifted: tuple[Requirement, ...]
 ) -> tuple[Requirement, ...]:
-    """Return whom catalog, contract and limits demand, but for those who have approved."""
+    """Return whom catalog, contract, drift and limits demand, but for those who have approved."""
     method, contract = envelope.method, envelope.task.contract
     asked = limits
     if method.call_class is CallClass.PRIVILEGED:
         catalog = (Requirement(CATALOG_RULE, quota.role, quota.quorum) for quota in method.approvers)
         asked = (*asked, *catalog)
+    if envelope.drifted:
+        asked = (*asked, Requirement(DRIFT_RULE, envelope.catalog.owner_role, 1))
     if contract is not None and needs_approval(contract, method.operation):
         asked = (*asked, Requirement(CONTRACT_RULE, contract.approver, 1))
     return tuple(requirement for requirement in asked if requirement not in lifted)

@@ -57,6 +57,8 @@ def rule_call(
             "amount_minor": amount_minor,
             "currency": currency,
             "risk_flags": envelope.risk_flags,
+            "data_classes": tuple(sorted(method.data_classes)),
+            "results": tuple(sorted(method.results)),
             **seen,
         },
     )

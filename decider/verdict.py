@@ -14,7 +14,7 @@ from decider.bundle import LoadedBundle
 from decider.cedar import Value
 from decider.envelope import Envelope, Refused
 from decider.in_force import InForce
-from licet.refusal import MESSAGE, Reason, Refusal
+from licet.refusal import Reason, Refusal
 from licet.tier import CallClass
 from licet.v1.decision_pb2 import Decision, DecisionType, Precondition
 from licet.v1.hold_pb2 import ApprovalProof, Hold
@@ -79,7 +79,8 @@ class Verdict:
 def deny(refused: Refused | Envelope, refusal: Refusal, in_force: InForce, moment: Moment) -> Verdict:
     """Return the denial of a request that never came to the rules."""
     if isinstance(refused, Envelope):
-        decision = decision_of(refused, in_force, moment, DecisionType.DECISION_TYPE_DENY, ())
+        rule_ids = (refusal.rule_id,) if refusal.rule_id else ()
+        decision = decision_of(refused, in_force, moment, DecisionType.DECISION_TYPE_DENY, rule_ids)
         return denied(decision, refusal, in_force.bundle)
     decision = frame(in_force, moment, DecisionType.DECISION_TYPE_DENY)
     asked, task, method = refused.asked, refused.task, refused.method
@@ -96,7 +97,7 @@ def denied(decision: Decision, refusal: Refusal, bundle: LoadedBundle) -> Verdic
     """Return a denial with what may safely be said of it, and who can be asked."""
     rule_ids = () if refusal.reason is Reason.SPENT else decision.rule_ids
     notes = [bundle.notes[rule_id] for rule_id in rule_ids if rule_id in bundle.notes]
-    safe = next((note.safe_reason for note in notes if note.safe_reason), MESSAGE[refusal.reason])
+    safe = next((note.safe_reason for note in notes if note.safe_reason), refusal.message)
     decision.reason = safe
     way = next((note.escalate_to for note in notes if note.escalate_to), bundle.escalate_to)
     return Verdict(decision, refusal, way)
