@@ -42,6 +42,10 @@ RootKey = Annotated[Path | None, typer.Option(envvar="LICET_ROOT_KEY_FILE", help
 EnvironmentName = Annotated[str, typer.Option(envvar="LICET_ENVIRONMENT", help="The environment.")]
 TrustDomain = Annotated[str, typer.Option(envvar="LICET_TRUST_DOMAIN", help="SPIFFE trust domain.")]
 
+NatsAuthority = Annotated[
+    Path | None, typer.Option(envvar="LICET_NATS_CA_FILE", help="Whom its certificate comes from.")
+]
+
 
 def verify(
     *,
@@ -59,6 +63,7 @@ def verify(
     nats_password_file: Annotated[
         Path | None, typer.Option(envvar="LICET_NATS_PASSWORD_FILE", help="File with its password.")
     ] = None,
+    nats_ca_file: NatsAuthority = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove that the audit is what its sources wrote, or name what is not.
@@ -99,8 +104,8 @@ def verify(
             client = read_settings(StoreSettings).store().client()
             report = verify_store(client, scope, _progress)
             if nats and (nats_user or nats != os.environ.get("LICET_NATS_URL")):
-                where = NatsSettings(nats, nats_user, nats_password_file)
-                asyncio.run(_compare(client, where, environment, report))
+                login = (nats, nats_user, nats_password_file, nats_ca_file)
+                asyncio.run(_compare(client, NatsSettings(*login), environment, report))
             else:
                 report.notes.append(UNSIGNED)
     except (Error, StreamsError, export.ExportError, ValueError, OSError) as error:

@@ -1,10 +1,14 @@
 """Asks a tool's guard, through its sidecar, to close a round for good.
 
 Guarantees: only the guard's own answer counts, and the sidecar writes it into the spend stream; this side
-writes nothing. At most one question a round at a time, later ones further apart.
+writes nothing. At most one question a round at a time, later ones further apart. Under mTLS a door is asked
+only once its certificate is its authority's and names its address; the door for its part answers nobody but
+the reconciler. A certificate that was replaced is used from the next question on.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import grpc
@@ -30,17 +34,35 @@ class Fencer(Protocol):
         """Fence the round of this signed reserve record; raises FenceError."""
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Certificate chain, private key, and the authority that doors' certificates must come from; PEM."""
+
+    chain: Path
+    key: Path
+    authority: Path
+
+    def read(self) -> tuple[bytes, bytes, bytes]:
+        """Return authority, key and chain, as they are now; raises OSError."""
+        return self.authority.read_bytes(), self.key.read_bytes(), self.chain.read_bytes()
+
+
 class SidecarFencer:
     """Fences through the tools' sidecars.
 
     Args:
         addresses: sidecar address by tool.
         identity: the reconciler's SPIFFE id, shown as a development identity; empty under mTLS.
+        certificate: mTLS; None on loopback under the development setting.
     """
 
-    def __init__(self, addresses: Mapping[str, str], identity: str) -> None:
+    def __init__(
+        self, addresses: Mapping[str, str], identity: str, certificate: CertificateFiles | None = None
+    ) -> None:
         self._addresses = addresses
         self._metadata = ((DEV_IDENTITY, identity),) if identity else ()
+        self._certificate = certificate
+        self._shown: tuple[bytes, bytes, bytes] | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def fence(self, tool: str, reserve: bytes) -> FenceResponse:
@@ -48,11 +70,10 @@ class SidecarFencer:
         address = self._addresses.get(tool)
         if address is None:
             raise FenceError(f"no sidecar address for tool `{tool}`: name it in LICET_TOOLS")
-        if tool not in self._channels:
-            self._channels[tool] = grpc.aio.insecure_channel(address)
+        channel = await self._channel(tool, address)
         request = FenceRequest(reserve=Signed.FromString(reserve))
         try:
-            answer = await GuardServiceStub(self._channels[tool]).Fence(
+            answer = await GuardServiceStub(channel).Fence(
                 request, timeout=TIMEOUT_S, metadata=self._metadata
             )
         except grpc.aio.AioRpcError as error:
@@ -60,10 +81,28 @@ class SidecarFencer:
         assert isinstance(answer, FenceResponse)
         return answer
 
+    async def _channel(self, tool: str, address: str) -> grpc.aio.Channel:
+        if self._certificate is not None:
+            try:
+                now = self._certificate.read()
+            except OSError as error:
+                raise FenceError(f"`{error.filename}`: {error.strerror}") from error
+            if now != self._shown:  # the first, or one that took the place of another
+                await self.close()
+                self._shown = now
+        if tool not in self._channels:
+            self._channels[tool] = (
+                grpc.aio.insecure_channel(address)
+                if self._shown is None
+                else grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(*self._shown))
+            )
+        return self._channels[tool]
+
     async def close(self) -> None:
-        """Close the channels."""
+        """Close the channels; the next question opens its own."""
         for channel in self._channels.values():
             await channel.close()
+        self._channels.clear()
 
 
 class Patience:

@@ -36,7 +36,9 @@ LONGEST_WAIT_S: Final = 30.0
 
 def nats_settings(settings: AuditSettings) -> NatsSettings:
     """Return where NATS is and who we are there."""
-    return NatsSettings(settings.nats_url, settings.nats_user, settings.nats_password_file)
+    return NatsSettings(
+        settings.nats_url, settings.nats_user, settings.nats_password_file, settings.nats_ca_file
+    )
 
 
 def keyring(settings: AuditSettings) -> Keyring | None:
@@ -127,7 +129,8 @@ async def reconcile(settings: AuditSettings) -> None:
         publisher=publisher,
     )
     webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
-    fencer = SidecarFencer(settings.tools, identity if settings.dev_identity else "")
+    claimed = identity if settings.dev_identity else ""
+    fencer = SidecarFencer(settings.tools, claimed, settings.certificate)
     traces = tracing.configure("licet-reconciler", settings.otlp_endpoint)
     counts = metrics.configure("licet-reconciler", settings.metrics_endpoint, settings.metrics_listen)
     counts.observe(telemetry.METRIC_SPOOL_DEPTH, lambda: {("journal",): journal.depth})

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from audit.fence import CertificateFiles
 from audit.migrate import MAX_RETENTION_DAYS, RETENTION_DAYS, Layout
 from audit.store import StoreAddress
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
@@ -64,6 +65,14 @@ class AuditSettings(StoreSettings):
     nats_url: str = Field(description="nats://host:port")
     nats_user: str = Field(default="", description="user of the hub account")
     nats_password_file: Path | None = Field(default=None, description="file with its password")
+    nats_ca_file: Path | None = Field(
+        default=None, description="whom the servers' certificates come from; none: no TLS to NATS"
+    )
+    tls_certificate_file: Path | None = Field(
+        default=None, description="the reconciler's certificate chain with one SPIFFE URI SAN, PEM"
+    )
+    tls_key_file: Path | None = Field(default=None, description="its private key, PEM")
+    tls_ca_file: Path | None = Field(default=None, description="whom doors' certificates must come from, PEM")
     keys_dir: Path | None = Field(default=None, description="directory of keyset.signed and root.pub")
     root_key_file: Path | None = Field(
         default=None, description="root public key; default: root.pub of keys_dir"
@@ -94,6 +103,25 @@ class AuditSettings(StoreSettings):
     @classmethod
     def _environment_is_a_token(cls, value: str) -> str:
         return subject_token(value)
+
+    @model_validator(mode="after")
+    def _one_way_to_an_identity(self) -> Self:
+        files = (self.tls_certificate_file, self.tls_key_file, self.tls_ca_file)
+        if any(files) and not all(files):
+            raise ValueError(
+                "mTLS needs all of LICET_TLS_CERTIFICATE_FILE, LICET_TLS_KEY_FILE and LICET_TLS_CA_FILE"
+            )
+        if any(files) and self.dev_identity:
+            raise ValueError("LICET_DEV_IDENTITY and TLS exclude one another")
+        return self
+
+    @property
+    def certificate(self) -> CertificateFiles | None:
+        """What doors know the reconciler by; None where it shows a development identity, or none at all."""
+        chain, key, authority = self.tls_certificate_file, self.tls_key_file, self.tls_ca_file
+        if chain is None or key is None or authority is None:
+            return None
+        return CertificateFiles(chain, key, authority)
 
     @field_validator("tools", mode="before")
     @classmethod

@@ -185,8 +185,8 @@ class Stack:
         return self._told.clickhouse_url
 
     def audit_environment(self) -> dict[str, str]:
-        """Return the variables that `licet audit` commands need to ask this stack."""
-        return {**self._told.shared("audit"), **self._told.store()}
+        """Return the variables that `licet audit` commands need to ask this stack, NATS user included."""
+        return {**self._told.shared("audit"), **self._told.writer()}
 
     @property
     def metrics(self) -> dict[str, str]:

@@ -51,8 +51,7 @@ def known_variables(command: list[str]) -> set[str]:
         case ["licet", "sidecar"]:
             return fields(SidecarSettings)
         case ["licet", "audit"]:
-            # Told to every process; the audit takes its authority from SSL_CERT_FILE.
-            return fields(AuditSettings) | {"LICET_NATS_CA_FILE"}
+            return fields(AuditSettings)
         case ["licet", _]:
             return COMMAND_VARIABLES
         case _:

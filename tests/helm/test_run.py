@@ -2,6 +2,7 @@
 
 import licet.embedded  # noqa: F401, I001 - before grpc
 
+import asyncio
 import json
 import sqlite3
 import threading
@@ -101,6 +102,7 @@ def test_doors_and_deciders_are_replaced_under_load_without_a_lost_call_or_a_dou
 
 
 def test_the_audit_has_every_effect_joined_to_its_decision(cluster: Cluster) -> None:
+    asyncio.run(cluster.leave_open("O2", "its-door-died"))
     writer = cluster.node.add(cluster.workload("writer"), 0)
     cluster.node.add(cluster.workload("reconciler"), 0)
     effects = f"[({len(refunds(cluster))},)]"
@@ -122,6 +124,24 @@ def test_the_audit_has_every_effect_joined_to_its_decision(cluster: Cluster) -> 
         "GROUP BY spend_id HAVING uniqExact(round) > 1)"
     )
     assert cluster.ask(twice) == "[(0,)]"
+
+
+def test_an_open_round_is_fenced_over_mtls_by_the_reconciler_as_installed(cluster: Cluster) -> None:
+    """Nobody but the guard can say so: the reconciler asked a door by its certificate, the door the guard."""
+    voided = "SELECT count() FROM events WHERE kind = 'spend.outcome' AND outcome = 'VOIDED'"
+    reconciler = next(pod for name, pod in cluster.node.pods.items() if "reconciler" in name)
+    end = time.monotonic() + GIVE_UP_S
+    while cluster.ask(voided) != "[(1,)]":
+        assert time.monotonic() < end, reconciler.containers[0].last_words()
+        time.sleep(0.5)
+    assert "O2" not in refunds(cluster)
+
+
+def test_the_audit_as_installed_verifies_and_was_compared_with_jetstream(cluster: Cluster) -> None:
+    writer = next(pod for name, pod in cluster.node.pods.items() if "writer" in name)
+    done = writer.containers[0].execute("licet", "audit", "verify", "--nats", cluster.nats.url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not compared" not in done.stderr
 
 
 def test_every_job_run_again_changes_nothing(cluster: Cluster) -> None:

@@ -1,9 +1,11 @@
 """The example's release on one node: what an operator brings to `helm install`, then what the charts say."""
 
+import os
 import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,15 @@ from typing import Any
 import grpc
 import yaml
 
+from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest
 from licet.client import Client
+from licet.client.exchange import Step
 from licet.embedded.nats_accounts import AUDIT_WRITER, DECIDER, RECONCILER, SETUP, sidecar_user
 from licet.embedded.nats_server import NatsServer
 from licet.embedded.process import Process, accepts_tcp, free_port
+from licet.spend import reserve_payload
+from licet.statement import PayloadType, SigningKey, canonical
+from licet.streams import Publisher, connect, subject_spend
 from tests.worlds.certificates import Authority
 from tests.worlds.charts import CHARTS, ROOT, Helm, Object
 from tests.worlds.node import Api, Node, injected
@@ -68,6 +75,7 @@ class Cluster:
                 "secrets", f"licet-clickhouse-{user}", {"password": self._password.read_bytes()}
             )
         self._certificate("licet-decider-tls", "decider", self.node.services["licet"].ip)
+        self._certificate("licet-reconciler-tls", "reconciler", "127.0.0.1")
         self._certificate(f"licet-{TOOL}-tls", f"sidecar/{TOOL}", self.node.services[DOOR].ip)
         policy = {file.name: file.read_bytes() for file in POLICY.iterdir() if file.is_file()}
         self.node.store.put("configmaps", "licet-policy", policy)
@@ -128,6 +136,40 @@ class Cluster:
         return Client(
             decider=self._address("licet"), tools={TOOL: self._address(DOOR)}, credentials=credentials
         )
+
+    async def leave_open(self, order_id: str, call_id: str) -> None:
+        """Store a reserve as a door would have that died right after it, under a permit that ends at once.
+
+        The decider decided it; only the permit's end is another: a test cannot wait for a permit's life.
+        """
+        request = IssueRefundRequest(order_id=order_id, amount=Amount(minor=100, currency="USD"))
+        with self.client() as client:
+            permitted = client.decide(
+                Step("/fin.v1.Finance/IssueRefund", request.SerializeToString(), "task_789", call_id)
+            )
+        now_ms = time.time_ns() // 1_000_000
+        decision = permitted.decision
+        decision.not_after_ms = now_ms + 1_000
+        payload = reserve_payload(
+            environment=ENVIRONMENT,
+            permit=self._key("licet-decider-keys", "decider").sign(PayloadType.PERMIT, canonical(decision)),
+            attempt="a" * 32,
+            sidecar=f"spiffe://{DOMAIN}/{ENVIRONMENT}/sidecar/{TOOL}",
+            reserved_at_ms=now_ms,
+            call_digest=decision.call_digest,
+        )
+        spend = self._key(f"licet-{TOOL}-sidecar-keys", f"spend-{TOOL}")
+        record = spend.sign(PayloadType.SPEND, payload)
+        nc = await connect(self.nats.settings(sidecar_user(TOOL)), "dead-sidecar")
+        publisher = await Publisher.open(nc)
+        subject = subject_spend(ENVIRONMENT, TOOL, decision.spend_id, decision.round, "reserve")
+        await publisher.publish(subject, canonical(record), msg_id=os.urandom(16).hex())
+        await publisher.close()
+        await nc.close()
+
+    def _key(self, secret: str, key_id: str) -> SigningKey:
+        text = self.node.store.get("secrets", secret)[f"{key_id}.key"].decode()
+        return SigningKey.from_seed(key_id, bytes.fromhex(text.strip()))
 
     def ask(self, sql: str) -> str:
         """Ask the audit store."""

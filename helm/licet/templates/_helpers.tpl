@@ -93,8 +93,6 @@ topologySpreadConstraints:
 - {name: LICET_NATS_PASSWORD_FILE, value: /etc/licet/nats/password}
 {{- if .root.Values.nats.caSecret }}
 - {name: LICET_NATS_CA_FILE, value: /etc/licet/nats-ca/ca.crt}
-# For what has no setting of its own for it: the audit processes and `licet policy`.
-- {name: SSL_CERT_FILE, value: /etc/licet/nats-ca/ca.crt}
 {{- end }}
 {{- end }}
 {{- end -}}
