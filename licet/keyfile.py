@@ -1,5 +1,8 @@
 """Keys in files: one line of 64 hex digits each, secrets readable by their owner alone.
 
+A signing key's id is its file's name, or stands behind the digits: so a key that was rotated lies under the
+name that processes and Secrets know, with an id of its own.
+
 A secret file that its group or others may read is refused, with the command that mends it. Kubernetes mounts
 secrets readable by a group (`defaultMode` with `fsGroup`): what is refused there is only access by *others*
 and any right to write.
@@ -19,8 +22,9 @@ SECRET_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 SUFFIX: Final = ".key"
 MAX_FILE_BYTES: Final = 1 << 20
+MAX_LINE_BYTES: Final = 256
 
-_LINE: Final = re.compile(rb"[0-9a-fA-F]{64}\r?\n?")
+_LINE: Final = re.compile(rb"([0-9a-fA-F]{64})(?: ([a-z0-9][a-z0-9_.@-]{0,127}))?\r?\n?")
 _TOO_OPEN: Final = stat.S_IWGRP | stat.S_IRWXO
 
 
@@ -29,31 +33,36 @@ class KeyFileError(Exception):
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """Return the signing key in `path`; its id is the file's name without `.key`.
+    """Return the signing key in `path`; its id stands in the file, else it is its name without `.key`.
 
     Raises KeyFileError.
     """
-    return SigningKey.from_seed(path.name.removesuffix(SUFFIX), read_secret(path))
+    secret, key_id = _decode(path, _read_closed(path))
+    return SigningKey.from_seed(key_id or path.name.removesuffix(SUFFIX), secret)
 
 
 def read_secret(path: Path) -> bytes:
     """Return the 32 secret bytes in `path`. Raises KeyFileError."""
+    return _decode(path, _read_closed(path))[0]
+
+
+def _read_closed(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            text = file.read(128)
+            text = file.read(MAX_LINE_BYTES)
     except OSError as error:
         raise KeyFileError(f"cannot read key file `{path}`: {error.strerror}") from error
     if mode & _TOO_OPEN:
         raise KeyFileError(f"key file `{path}` is open to others: chmod 600 '{path}'")
-    return _decode(path, text)
+    return text
 
 
 def read_public(path: Path) -> bytes:
     """Return the 32 bytes of the public key in `path`. Raises KeyFileError."""
     try:
         with path.open("rb") as file:
-            return _decode(path, file.read(128))
+            return _decode(path, file.read(MAX_LINE_BYTES))[0]
     except OSError as error:
         raise KeyFileError(f"cannot read key file `{path}`: {error.strerror}") from error
 
@@ -70,12 +79,17 @@ def read_signed(path: Path) -> Signed:
     return signed
 
 
-def write_secret(path: Path, secret: bytes) -> None:
+def write_secret(path: Path, secret: bytes, key_id: str = "") -> None:
     """Write 32 secret bytes to the new file `path`, mode 0600 from its first moment, synced to disk.
 
-    Raises FileExistsError rather than replace a key.
+    `key_id`: the key's id, where it is not the file's name. Raises FileExistsError rather than replace a key.
     """
-    write_new(path, secret.hex().encode() + b"\n", SECRET_MODE)
+    write_new(path, secret_line(secret, key_id), SECRET_MODE)
+
+
+def secret_line(secret: bytes, key_id: str = "") -> bytes:
+    """Return what a key file holds; `key_id` where the key's id is not the file's name."""
+    return f"{secret.hex()} {key_id}".strip().encode() + b"\n"
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
@@ -93,7 +107,9 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         partial.unlink()
 
 
-def _decode(path: Path, text: bytes) -> bytes:
-    if _LINE.fullmatch(text) is None:
+def _decode(path: Path, text: bytes) -> tuple[bytes, str]:
+    """Return the 32 bytes and the id behind them, empty where there is none."""
+    found = _LINE.fullmatch(text)
+    if found is None:
         raise KeyFileError(f"key file `{path}` must hold one line of 64 hex digits")
-    return bytes.fromhex(text.decode("ascii"))
+    return bytes.fromhex(found[1].decode("ascii")), (found[2] or b"").decode("ascii")

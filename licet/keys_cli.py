@@ -1,4 +1,4 @@
-"""`licet keys`: makes development keys, shows a key set, checks a key directory; prints no secret."""
+"""`licet keys`: makes keys, takes the next in the place of one, shows and checks them; prints no secret."""
 
 import json
 import time
@@ -8,12 +8,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from licet.identity import TRUST_DOMAIN_DEV
-from licet.keyfile import SUFFIX, KeyFileError, read_public, read_secret, read_signed, read_signing_key
+from licet.keyfile import SUFFIX, KeyFileError, read_public, read_signed, read_signing_key
 from licet.keys import KeySet, PublicKey, read_keyset
 from licet.refusal import Refusal
 from licet.streams.settings import DAY_S
 
 KEYSET: Final = "keyset.signed"
+OVERLAP_H: Final = 48
 SOON_MS: Final = 30 * DAY_S * 1_000
 """A key that ends within 30 days is named."""
 
@@ -56,6 +57,56 @@ def dev(
 
 
 @app.command()
+def rotate(
+    name: Annotated[str, typer.Argument(help="The key file's name without `.key`, such as decider.")],
+    keys_dir: Directory,
+    environment: Environment,
+    overlap_hours: Annotated[
+        int, typer.Option(min=0, max=8_760, help="How long the current key stays good beside the next.")
+    ] = OVERLAP_H,
+) -> None:
+    """Make the next key in the place of a current one, and a key set with both. Needs root.key.
+
+    Example:
+        licet keys rotate decider --keys-dir keys --environment prod
+    """
+    from licet.embedded.rotation import rotate as next_key
+
+    try:
+        old, new, keys = next_key(keys_dir, environment, name, overlap_h=overlap_hours)
+    except (KeyFileError, ValueError, OSError) as error:
+        raise _failed(error) from error
+    typer.echo(f"key set {keys.version}: `{old}` until {_day(keys.keys[old].not_after_ms)}, then `{new}`")
+    typer.echo(
+        "next: `licet policy keyset` puts the set in force; then give the process its new file", err=True
+    )
+
+
+@app.command()
+def generation(
+    number: Annotated[int, typer.Argument(min=1, help="The generation that the keys are for.")],
+    keys_dir: Directory,
+    environment: Environment,
+    tool: Annotated[list[str], typer.Option(help="A tool's name; may be given several times.")],
+    trust_domain: Annotated[str, typer.Option(envvar="LICET_TRUST_DOMAIN")] = TRUST_DOMAIN_DEV,
+) -> None:
+    """Write the tools' digest keys of a generation of the stores. Needs master.key.
+
+    Example:
+        licet keys generation 2 --keys-dir keys --environment prod --tool finance --trust-domain example.org
+    """
+    from licet.embedded.rotation import derive_tool_keys
+
+    try:
+        written = derive_tool_keys(keys_dir, environment, tool, trust_domain, number)
+    except (KeyFileError, ValueError, OSError) as error:
+        raise _failed(error) from error
+    for path in written:
+        typer.echo(f"{path}: generation {number}")
+    typer.echo("next: replace each tool's Secret, and set `generation` in its chart", err=True)
+
+
+@app.command()
 def show(keys_dir: Directory, environment: Environment = "dev", as_json: AsJson = False) -> None:
     """List the public keys of the key set in the directory."""
     keys = _keyset(keys_dir, environment)
@@ -84,11 +135,10 @@ def check(keys_dir: Directory, environment: Environment = "dev", as_json: AsJson
 def _problems(directory: Path, keys: KeySet) -> list[str]:
     found, now = [], time.time_ns() // 1_000_000
     for path in sorted(directory.glob(f"*{SUFFIX}")):
-        key = keys.keys.get(path.name.removesuffix(SUFFIX))
         try:
-            if key is None:
-                read_secret(path)
-            elif read_signing_key(path).public_key != key.public_key:
+            held = read_signing_key(path)
+            key = keys.keys.get(held.key_id)
+            if key is not None and held.public_key != key.public_key:
                 found.append(f"`{path}` is not the private half of key `{key.key_id}`")
         except KeyFileError as error:
             found.append(str(error))

@@ -8,7 +8,7 @@ from typing import Final
 
 from licet.doctor.finding import Finding, ok, problem, skipped
 from licet.doctor.settings import DoctorSettings
-from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key
+from licet.keyfile import KeyFileError, read_public, read_signed, read_signing_key
 from licet.keys import KeySet, read_keyset
 from licet.refusal import Refusal
 
@@ -54,11 +54,11 @@ def _keyset(settings: DoctorSettings, directory: Path) -> KeySet | str:
 
 
 def _faults(path: Path, keys: KeySet | None, now_ms: int) -> list[str]:
-    listed = keys.keys.get(path.name.removesuffix(".key")) if keys is not None else None
+    held = read_signing_key(path)
+    listed = keys.keys.get(held.key_id) if keys is not None else None
     if listed is None:
-        read_secret(path)
         return []
-    if read_signing_key(path).public_key != listed.public_key:
+    if held.public_key != listed.public_key:
         return [f"`{path}` is not the private half of key `{listed.key_id}`"]
     if not listed.not_before_ms <= now_ms < listed.not_after_ms:
         return [f"key `{listed.key_id}` is outside its validity"]

@@ -37,6 +37,8 @@ from licet.refusal import Refusal
 from licet.statement import PayloadType, SigningKey, canonical
 
 GENERATION: Final = 1
+GENERATIONS: Final = range(GENERATION, 65)
+"""Generations whose keys are known again as such."""
 LIFE_MS: Final = 10 * 365 * 86_400_000
 BACKDATED_MS: Final = 86_400_000
 """Valid from a day ago: a container whose clock is slow must not refuse keys made a moment ago."""
@@ -97,11 +99,12 @@ def make_dev_keys(
     wanted = [
         replace(
             key,
-            public_key=_signing_key(directory, key.key_id).public_key,
+            key_id=held.key_id,
+            public_key=held.public_key,
             not_before_ms=now - BACKDATED_MS,
             not_after_ms=now + LIFE_MS,
         )
-        for key in listed
+        for key, held in ((key, _signing_key(directory, key.key_id)) for key in listed)
     ]
     return _write_keyset(directory / KEYSET, root, environment, wanted)
 
@@ -175,12 +178,14 @@ def _tool_key(directory: Path, audience: str, tool: str) -> None:
     with suppress(FileExistsError):
         if not master.exists():
             write_secret(master, secrets.token_bytes(32))
-    derived = tool_key(read_secret(master), audience, GENERATION)
+    secret = read_secret(master)
     path = directory / f"tool-{tool}.key"
-    if path.exists() and read_secret(path) == derived:
-        return
-    path.unlink(missing_ok=True)
-    write_secret(path, derived)
+    if path.exists():
+        held = read_secret(path)
+        if any(held == tool_key(secret, audience, number) for number in GENERATIONS):
+            return  # a later generation's was put there on purpose
+        path.unlink()
+    write_secret(path, tool_key(secret, audience, GENERATION))
 
 
 def _write_keyset(path: Path, root: SigningKey, environment: str, wanted: list[PublicKey]) -> KeySet:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key, write_secret
+from licet.statement import SigningKey
 
 SECRET = bytes(range(32))
 
@@ -49,6 +50,11 @@ def test_what_others_may_read_or_anybody_else_write_is_refused(tmp_path: Path, m
         b" " + b"00" * 32,
         b"00" * 32 + b"\n\n",
         b"0x" + b"00" * 31,
+        b"00" * 32 + b" ",
+        b"00" * 32 + b"  decider",
+        b"00" * 32 + b" two words",
+        b"00" * 32 + b" ../decider",
+        b"00" * 32 + b" " + b"k" * 129,
     ],
 )
 def test_a_file_that_is_no_key_is_refused_without_showing_it(tmp_path: Path, content: bytes) -> None:
@@ -80,3 +86,11 @@ def test_what_is_no_signed_artifact_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xff\xff")
     with pytest.raises(KeyFileError, match="no signed artifact"):
         read_signed(path)
+
+
+def test_a_key_may_have_an_id_of_its_own_behind_its_digits(tmp_path: Path) -> None:
+    path = tmp_path / "decider.key"
+    write_secret(path, SECRET, "decider-2")
+    assert read_secret(path) == SECRET
+    assert read_signing_key(path).key_id == "decider-2"
+    assert read_signing_key(path).public_key == SigningKey.from_seed("decider", SECRET).public_key
