@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decider.configuration import Configuration, ConfigurationRefused
+from decider.waiver import waiver_fault
 from licet.keyfile import KeyFileError, read_public, read_signed
 from licet.keys import read_keyset
 from licet.refusal import Refusal
-from licet.statement import PayloadType, artifact_sha256, verify
+from licet.statement import PayloadType, artifact_sha256, parse_signed, verify
 from licet.streams import ActivationLost, ConfigStore, NatsSettings, Publisher, StoreRefused, connect
 from licet.streams.api import NO_STREAM
 from licet.v1.beacon_pb2 import ActiveConfig
-from licet.v1.bundle_pb2 import Bundle
+from licet.v1.bundle_pb2 import Bundle, RolloutStage
+from licet.v1.keys_pb2 import RevocationList
 from licet.v1.statement_pb2 import Signed
 
 CONFIG_VERSION = 1
@@ -30,13 +32,20 @@ class ActivationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What is to be in force. `if_newer`: a greater version that is active already stays, without error."""
+    """What is to be in force. `if_newer`: a greater version that is active already stays, without error.
+
+    `generation` and `revocations` are of the first record of a store, and after the old one was lost the next
+    generation with what was revoked in the last: where a record is in force, they belong to
+    `decider.change`.
+    """
 
     bundle: Signed
     keyset_file: Path
     root_key_file: Path
     environment: str
     if_newer: bool = False
+    generation: int | None = None
+    revocations: Signed | None = None
 
 
 async def activate(wanted: Activation, nats: NatsSettings) -> str:
@@ -63,10 +72,12 @@ async def _activate(wanted: Activation, keyset: Signed, root: bytes, store: Conf
     now_ms = time.time_ns() // 1_000_000
     found = await store.active()
     config, seq = found if found is not None else (None, 0)
+    if config is not None and (wanted.generation or wanted.revocations):
+        raise ActivationError("a generation is in force already: `licet policy generation` begins the next")
     record = _record(wanted, keyset, root, config, now_ms)
     if config is not None and _same(config, record):
         return f"bundle {config.bundle_version} is in force already"
-    for artifact in (keyset, wanted.bundle):
+    for artifact in filter(None, (keyset, wanted.bundle, wanted.revocations)):
         await store.put_artifact(artifact)
     configuration = Configuration(store, root, wanted.environment)
     try:
@@ -92,10 +103,21 @@ def _record(
     payload = verify(PayloadType.BUNDLE, wanted.bundle, keys, now_ms=now_ms)
     if isinstance(payload, Refusal):
         raise ActivationError(f"the bundle: {payload.reason}: {payload.detail}")
-    version = Bundle.FromString(payload).bundle_version
-    record = ActiveConfig(version=CONFIG_VERSION, environment=wanted.environment, generation=FIRST_GENERATION)
+    bundle = Bundle.FromString(payload)
+    version = bundle.bundle_version
+    fault = waiver_fault(bundle, now_ms)
+    if fault:
+        raise ActivationError(f"not activated: {fault}")
+    record = ActiveConfig(
+        version=CONFIG_VERSION,
+        environment=wanted.environment,
+        generation=wanted.generation or FIRST_GENERATION,
+    )
     if config is not None:
         record.CopyFrom(config)
+    elif wanted.revocations is not None:
+        record.revocations_seq = RevocationList.FromString(wanted.revocations.payload).revocations_seq
+        record.revocations_sha256 = artifact_sha256(wanted.revocations)
     if config is None or version >= config.bundle_version:
         record.bundle_version, record.bundle_sha256 = version, artifact_sha256(wanted.bundle)
     elif not wanted.if_newer:
@@ -110,23 +132,36 @@ def _record(
 
 
 async def status(environment: str, nats: NatsSettings) -> dict[str, object] | None:
-    """Return the active record as plain values; None where there is none. Raises `StreamsError`."""
+    """Return the active record as plain values, with the bundle's stage; None where there is none.
+
+    Verifies nothing: whoever decides does. Raises `StreamsError`.
+    """
     connection = await connect(nats, "licet-policy", forever=False)
     try:
-        found = await ConfigStore(await Publisher.open(connection), environment).active()
+        store = ConfigStore(await Publisher.open(connection), environment)
+        found = await store.active()
+        raw = await store.artifact(found[0].bundle_sha256.hex()) if found is not None else None
     finally:
         await connection.close()
     if found is None:
         return None
     config, seq = found
+    signed = parse_signed(raw or b"")
     return {
         "environment": config.environment,
         "config_seq": seq,
         "generation": config.generation,
         "bundle_version": config.bundle_version,
         "bundle_sha256": config.bundle_sha256.hex(),
+        **(_stage(Bundle.FromString(signed.payload)) if isinstance(signed, Signed) else {}),
         "keyset_version": config.keyset_version,
         "keyset_sha256": config.keyset_sha256.hex(),
         "revocations_seq": config.revocations_seq,
         "activated_at_ms": config.activated_at_ms,
     }
+
+
+def _stage(bundle: Bundle) -> dict[str, object]:
+    stage = RolloutStage.Name(bundle.stage).removeprefix("ROLLOUT_STAGE_").lower()
+    waiver = {"shadow_for_writes_until_ms": bundle.waiver.not_after_ms} if bundle.HasField("waiver") else {}
+    return {"stage": stage, **waiver}

@@ -22,8 +22,10 @@ from decider.rules import RulesError
 from decider.source import Fault, Faults, Section, SourceError, read, read_text
 from decider.task_template import Templates, load_templates, read_templates
 from decider.terms import Terms, faults_of, load_terms, read_terms
+from decider.waiver import Waiver, load_waiver, read_waiver, shadow_warning, shadowed_until_ms
 from licet.refusal import Refusal
 from licet.statement import canonical, strict_parse
+from licet.tier import CallClass
 from licet.v1 import bundle_pb2
 
 FORMAT_VERSION: Final = 1
@@ -73,6 +75,11 @@ class LoadedBundle:
     """What tasks may be registered, by name."""
     loops: LoopLimits | None = None
     """When repeated calls are a loop; None: never."""
+    waiver: Waiver | None = None
+
+    def shadowed_until_ms(self, call_class: CallClass, now_ms: int) -> int | None:
+        """Return until when a stopped call of this class goes on in shadow, Unix ms; None: it is stopped."""
+        return shadowed_until_ms(self.waiver, call_class, now_ms) if self.shadow else None
 
 
 def read_bundle_source(directory: Path, *, environment: str) -> bytes:
@@ -96,6 +103,7 @@ def read_bundle_source(directory: Path, *, environment: str) -> bytes:
     bundle.egress.extend(_egress(top))
     read_terms(top, bundle)
     _read_limits(top, bundle)
+    read_waiver(top, bundle)
     top.close()
     _check_rules(bundle, directory, notes, faults)
     faults.raise_any()
@@ -209,7 +217,7 @@ def lint_bundle(payload: bytes) -> tuple[str, ...]:
         if rule.forbids and rule.requirement is None and rule.rule_id not in loaded.notes
     )
     if loaded.shadow:
-        found.append("stage `shadow`: decisions are recorded and not enforced")
+        found.append(shadow_warning(loaded.waiver))
     return tuple(found)
 
 
@@ -222,6 +230,9 @@ def load_bundle(payload: bytes) -> LoadedBundle:
         raise BundleError(f"format {bundle.version}, version {bundle.bundle_version}: not known here")
     if bundle.stage not in STAGES.values():
         raise BundleError(f"the rollout stage {bundle.stage} is not known here")
+    waiver = load_waiver(bundle)
+    if isinstance(waiver, str):
+        raise BundleError(waiver)
     if bundle.entities_json:
         raise BundleError("entities beyond the call's own are not supported")
     try:
@@ -252,4 +263,5 @@ def load_bundle(payload: bytes) -> LoadedBundle:
         budgets=budgets,
         templates=templates,
         loops=loops,
+        waiver=waiver,
     )

@@ -21,7 +21,7 @@ from decider.decide import (
     narrow_verdict,
     overbooked,
     resume,
-    shadows,
+    shadowed_until_ms,
     unnarrowed,
 )
 from decider.decision_input import recorded_input
@@ -194,7 +194,8 @@ class Case:
         with self.track.recording.span(telemetry.SPAN_POLICY_EVALUATE, under=self.track.span) as span:
             evaluation = in_force.bundle.rules.narrow(call, modify=modify)
             self.moment = replace(self.moment, traceparent=span.context.traceparent)
-            if isinstance(evaluation, Narrowable) and not shadows(in_force, envelope):
+            stopped = shadowed_until_ms(in_force, envelope, self.moment) is None
+            if isinstance(evaluation, Narrowable) and stopped:
                 span.set(telemetry.RULE_IDS, evaluation.rule_ids)
                 return evaluation
             verdict = decide(envelope, facts, evaluation, in_force, self.moment, seen=seen)

@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 
 from decider.catalog_cli import AsJson, Environment, TrustDomain, catalog_app, fail
-from decider.policy_cli import policy_app
+from decider.change_cli import policy_app  # `licet policy`, with all its commands
 from licet.log import configure_logging
 
 __all__ = ["app", "catalog_app", "policy_app", "tasks_app"]

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 Rejected = Callable[[int, str], Awaitable[None]]
 """Told the sequence of a record that was refused, and why; once for each record."""
 
+Taken = Callable[[InForce, str], Awaitable[None]]
+"""Told what is in force from now on, and what came with it; once for each configuration."""
+
 
 class ConfigurationRefused(Exception):  # noqa: N818 - the field's word: the record is refused
     """A configuration record cannot be in force; `str()` says why, for operators."""
@@ -51,6 +54,7 @@ class Configuration:
         self._refused_seq = 0
         self.latest: Read | None = None
         self.rejected: Rejected | None = None
+        self.taken: Taken | None = None
 
     @property
     def current(self) -> InForce | None:
@@ -74,17 +78,18 @@ class Configuration:
         current = self.current
         if (current is None or current.config_seq != seq) and self._refused_seq != seq:
             try:
-                await self.load(config, seq, now_ms, monotonic_ms=monotonic_ms)
-                log(
-                    logger,
-                    logging.INFO,
-                    "configuration.in_force",
-                    config_seq=seq,
-                    bundle=config.bundle_version,
-                )
+                in_force = await self.load(config, seq, now_ms, monotonic_ms=monotonic_ms)
+                await self._took(in_force, in_force.differs_from(current))
             except ConfigurationRefused as error:
                 await self._refuse(seq, str(error))
         return self._again(monotonic_ms)
+
+    async def _took(self, in_force: InForce, detail: str) -> None:
+        # What a stage of shadow lets through must not be overlooked.
+        level = logging.WARNING if in_force.shadow else logging.INFO
+        log(logger, level, "configuration.in_force", config_seq=in_force.config_seq, detail=detail)
+        if self.taken is not None:
+            await self.taken(in_force, detail)
 
     def _again(self, monotonic_ms: int) -> Read | None:
         if self.latest is not None:

@@ -59,19 +59,27 @@ def decide(
     if isinstance(evaluation, Failed):
         return Refusal(Reason.EVALUATION_FAILED, evaluation.recorded)
     verdict = _by_rules(envelope, facts, evaluation, in_force, moment, seen=seen)
-    if verdict.refusal is None or not shadows(in_force, envelope):
+    until_ms = shadowed_until_ms(in_force, envelope, moment)
+    if verdict.refusal is None or until_ms is None:
         return verdict
     name = "modify" if isinstance(evaluation, Narrowable) else "hold" if verdict.hold is not None else "deny"
     rule_ids = tuple(verdict.decision.rule_ids)
-    return Verdict(allowed(envelope, facts, rule_ids, in_force, moment), shadow=name)
+    goes_on = Verdict(allowed(envelope, facts, rule_ids, in_force, moment), shadow=name)
+    _end_by(goes_on, until_ms)
+    return goes_on
 
 
-def shadows(in_force: InForce, envelope: Envelope) -> bool:
-    """Tell whether what the rules would stop goes on, by the stage that is signed with the bundle.
+def shadowed_until_ms(in_force: InForce, envelope: Envelope, moment: Moment) -> int | None:
+    """Return until when what the rules would stop goes on, Unix ms, by what is signed with the bundle.
 
-    Never a privileged call: the door wants its approvals, whatever the stage.
+    None: it is stopped. Always so for a privileged call, and for a call that writes without a waiver.
     """
-    return in_force.bundle.shadow and envelope.method.call_class is not CallClass.PRIVILEGED
+    return in_force.bundle.shadowed_until_ms(envelope.method.call_class, moment.now_ms)
+
+
+def _end_by(verdict: Verdict, until_ms: int) -> None:
+    """No permit outlives the waiver that lets it be: the door knows permits and no stages."""
+    verdict.decision.not_after_ms = min(verdict.decision.not_after_ms, until_ms)
 
 
 def _by_rules(
@@ -99,7 +107,11 @@ def _by_rules(
     if missing:
         return held(envelope, facts, (*evaluation.lifted, *missing), in_force, moment)
     decision = allowed(envelope, facts, evaluation.rule_ids, in_force, moment)
-    unbound = None if shadows(in_force, envelope) else bind(decision, envelope, in_force.bundle.terms)
+    until_ms = shadowed_until_ms(in_force, envelope, moment)
+    if until_ms is not None:
+        decision.not_after_ms = min(decision.not_after_ms, until_ms)
+        return Verdict(decision)
+    unbound = bind(decision, envelope, in_force.bundle.terms)
     if unbound is not None:
         kind = DecisionType.DECISION_TYPE_DENY
         denial = decision_of(envelope, in_force, moment, kind, evaluation.rule_ids)
@@ -137,7 +149,9 @@ def overbooked(
     envelope: Envelope, permitted: Verdict, stop: Stop, in_force: InForce, moment: Moment
 ) -> Verdict:
     """Return the denial of a call that a limit stopped at the last moment; in stage shadow it goes on."""
-    if shadows(in_force, envelope):
+    until_ms = shadowed_until_ms(in_force, envelope, moment)
+    if until_ms is not None:
+        _end_by(permitted, until_ms)
         return replace(permitted, shadow="deny")
     return _stopped(envelope, stop, in_force, moment)
 

@@ -26,6 +26,9 @@ NatsUser = Annotated[str, typer.Option(envvar="LICET_NATS_USER", help="NATS user
 NatsPassword = Annotated[
     Path | None, typer.Option(envvar="LICET_NATS_PASSWORD_FILE", help="its password's file")
 ]
+NatsAuthority = Annotated[
+    Path | None, typer.Option(envvar="LICET_NATS_CA_FILE", help="whom the servers' certificates come from")
+]
 
 
 @policy_app.command("lint")
@@ -159,9 +162,16 @@ def policy_activate(
     nats_url: NatsUrl,
     nats_user: NatsUser = "",
     nats_password_file: NatsPassword = None,
+    nats_ca_file: NatsAuthority = None,
     if_newer: Annotated[
         bool, typer.Option("--if-newer", help="do nothing when it is active already")
     ] = False,
+    generation: Annotated[
+        int | None, typer.Option(min=1, help="of a store where nothing is in force yet; default: 1")
+    ] = None,
+    revocations: Annotated[
+        Path | None, typer.Option(help="there too: the list that `licet policy revoke --keep` wrote")
+    ] = None,
 ) -> None:
     """Check and sign a bundle, store it, and make it the one in force, by compare-and-set.
 
@@ -169,24 +179,38 @@ def policy_activate(
     bundle that fails a check changes nothing.
     """
     from decider.activate import Activation, ActivationError, activate
+    from licet.keyfile import KeyFileError, read_signed
     from licet.streams import NatsSettings, StreamsError
 
     signed = _signed_bundle(directory, key, environment)
-    wanted = Activation(signed, keys_dir / "keyset.signed", root_key_file, environment, if_newer=if_newer)
     try:
-        typer.echo(
-            asyncio.run(activate(wanted, NatsSettings(nats_url, nats_user, nats_password_file))), err=True
+        wanted = Activation(
+            signed,
+            keys_dir / "keyset.signed",
+            root_key_file,
+            environment,
+            if_newer=if_newer,
+            generation=generation,
+            revocations=read_signed(revocations) if revocations is not None else None,
         )
-    except (ActivationError, StreamsError) as error:
+        typer.echo(
+            asyncio.run(
+                activate(wanted, NatsSettings(nats_url, nats_user, nats_password_file, nats_ca_file))
+            ),
+            err=True,
+        )
+    except (ActivationError, StreamsError, KeyFileError) as error:
         fail(error)
 
 
 @policy_app.command("status")
 def policy_status(
+    *,
     environment: Environment,
     nats_url: NatsUrl,
     nats_user: NatsUser = "",
     nats_password_file: NatsPassword = None,
+    nats_ca_file: NatsAuthority = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which bundle, key set and revocations are in force; exit status 1 when none is."""
@@ -194,7 +218,9 @@ def policy_status(
     from licet.streams import NatsSettings, StreamsError
 
     try:
-        row = asyncio.run(status(environment, NatsSettings(nats_url, nats_user, nats_password_file)))
+        row = asyncio.run(
+            status(environment, NatsSettings(nats_url, nats_user, nats_password_file, nats_ca_file))
+        )
     except StreamsError as error:
         fail(error)
     if row is None:

@@ -27,6 +27,7 @@ from decider.delegations import Registry, read_links
 from decider.envelope import House
 from decider.health import Health
 from decider.holds import Holds
+from decider.in_force import InForce
 from decider.limits import Limits
 from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.outcome import OutcomeReader
@@ -122,7 +123,7 @@ class DeciderProcess:
         configuration = Configuration(store, read_public(settings.root_key_file), settings.environment)
         self._journal = await self._open_journal()
         self._exits.push_async_callback(self._close_journal)
-        configuration.rejected = self._bundle_rejected
+        configuration.rejected, configuration.taken = self._bundle_rejected, self._bundle_activated
         keys = await self._first_configuration(configuration)
         house = self._house(keys)
         reader = self._open_reader()
@@ -209,10 +210,21 @@ class DeciderProcess:
             payload_subject=subject_payload(settings.environment, "decider", settings.instance),
         )
 
+    async def _bundle_activated(self, in_force: InForce, detail: str) -> None:
+        await self._record(
+            EventKind.BUNDLE_ACTIVATED,
+            in_force.config_seq,
+            detail,
+            bundle_version=in_force.bundle.version,
+            generation=in_force.generation,
+        )
+
     async def _bundle_rejected(self, seq: int, detail: str) -> None:
-        fields: dict[str, Any] = {"detail": detail, "config_seq": max(seq, 0)}
+        await self._record(EventKind.BUNDLE_REJECTED, max(seq, 0), detail)
+
+    async def _record(self, kind: EventKind, seq: int, detail: str, **fields: Any) -> None:
         try:
-            await self._journal.append(EventKind.BUNDLE_REJECTED, **fields)
+            await self._journal.append(kind, detail=detail, config_seq=seq, **fields)
         except SpoolError as error:
             log(logger, logging.ERROR, "event.lost", detail=str(error)[:300])
 

@@ -4,7 +4,7 @@ Guarantees: a decision that touches a revoked name is refused, and a list never 
 generation of the stores (`succeeds`). How soon a revocation is heard of is the beacon's matter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,7 +12,7 @@ from licet.dsse import PayloadType
 from licet.keys import KeySet
 from licet.refusal import Reason, Refusal
 from licet.statement import verify
-from licet.strict import strict_parse
+from licet.strict import canonical, strict_parse
 from licet.v1 import keys_pb2
 from licet.v1.decision_pb2 import Decision
 from licet.v1.statement_pb2 import Signed
@@ -36,6 +36,10 @@ class RevocationKind(StrEnum):
 
 _KINDS: Mapping[int, RevocationKind] = {
     keys_pb2.RevocationKind.Value(f"REVOCATION_KIND_{kind}"): kind for kind in RevocationKind
+}
+
+_NUMBERS: Mapping[RevocationKind, keys_pb2.RevocationKind.ValueType] = {
+    kind: keys_pb2.RevocationKind.Value(f"REVOCATION_KIND_{kind}") for kind in RevocationKind
 }
 
 REASON_OF_KIND: Mapping[RevocationKind, Reason] = {
@@ -112,6 +116,32 @@ def read_revocations(signed: Signed, keys: KeySet, *, environment: str, now_ms: 
             return Refusal(Reason.PERMIT_MALFORMED, f"revocation list: kind {entry.kind}, id `{entry.id}`")
         entries.add((kind, entry.id))
     return Revocations(message.revocations_seq, environment, frozenset(entries))
+
+
+def with_revocations(
+    listed: keys_pb2.RevocationList,
+    revoked: Iterable[tuple[RevocationKind, str]],
+    *,
+    lifted: Iterable[tuple[RevocationKind, str]] = (),
+    now_ms: int,
+) -> bytes:
+    """Return the payload of the list that follows `listed`, for a decider key to sign.
+
+    What stands in it stays, but for `lifted`: doors take that in a new generation of the stores only.
+    """
+    gone = {(_NUMBERS[kind], name) for kind, name in lifted}
+    following = keys_pb2.RevocationList(
+        version=REVOCATIONS_VERSION,
+        revocations_seq=listed.revocations_seq + 1,
+        environment=listed.environment,
+        revocations=[entry for entry in listed.revocations if (entry.kind, entry.id) not in gone],
+    )
+    known = {(entry.kind, entry.id) for entry in following.revocations}
+    for kind, name in revoked:
+        if (_NUMBERS[kind], name) not in known:
+            following.revocations.add(kind=_NUMBERS[kind], id=name, revoked_at_ms=now_ms)
+            known.add((_NUMBERS[kind], name))
+    return canonical(following)
 
 
 def succeeds(previous: Revocations, new: Revocations) -> Refusal | None:

@@ -28,27 +28,29 @@ from licet.v1 import statement_pb2 as licet_dot_v1_dot_statement__pb2
 from licet.v1 import task_pb2 as licet_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15licet/v1/bundle.proto\x12\x08licet.v1\x1a\x15licet/v1/budget.proto\x1a\x17licet/v1/decision.proto\x1a\x18licet/v1/statement.proto\x1a\x13licet/v1/task.proto\"\xfa\x03\n\x06\x42undle\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x16\n\x0e\x62undle_version\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\r\n\x05rules\x18\x04 \x01(\t\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12%\n\x05stage\x18\x06 \x01(\x0e\x32\x16.licet.v1.RolloutStage\x12!\n\x05notes\x18\x07 \x03(\x0b\x32\x12.licet.v1.RuleNote\x12\x15\n\rentities_json\x18\x08 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\t \x01(\t\x12)\n\x06\x65gress\x18\n \x03(\x0b\x32\x19.licet.v1.EgressAllowance\x12!\n\x07\x62udgets\x18\x0b \x03(\x0b\x32\x10.licet.v1.Budget\x12)\n\ttemplates\x18\x0c \x03(\x0b\x32\x16.licet.v1.TaskTemplate\x12#\n\x05loops\x18\r \x01(\x0b\x32\x14.licet.v1.LoopLimits\x12&\n\x07\x63hanges\x18\x0e \x03(\x0b\x32\x15.licet.v1.FieldChange\x12(\n\x08\x63\x65ilings\x18\x0f \x03(\x0b\x32\x16.licet.v1.RuleCeilings\x12-\n\x0bobligations\x18\x10 \x03(\x0b\x32\x18.licet.v1.RuleObligation\"n\n\nLoopLimits\x12\x10\n\x08window_s\x18\x01 \x01(\r\x12\x0c\n\x04same\x18\x02 \x01(\r\x12\x13\n\x0b\x61lternating\x18\x03 \x01(\r\x12\x0c\n\x04junk\x18\x04 \x01(\r\x12\x0e\n\x06probes\x18\x05 \x01(\r\x12\r\n\x05\x65mpty\x18\x06 \x01(\r\">\n\x0f\x45gressAllowance\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x66lags\x18\x03 \x03(\t\"\x9b\x01\n\x0b\x46ieldChange\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x11\n\x07\x61t_most\x18\x04 \x01(\x03H\x00\x12\x0e\n\x04mask\x18\x05 \x01(\x08H\x00\x12\x0f\n\x05\x63lear\x18\x06 \x01(\x08H\x00\x12\x1f\n\x03set\x18\x07 \x01(\x0b\x32\x10.licet.v1.ScalarH\x00\x42\x08\n\x06\x63hange\"Z\n\x0cRuleCeilings\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12)\n\x0b\x63onstraints\x18\x03 \x03(\x0b\x32\x14.licet.v1.Constraint\"[\n\x0eRuleObligation\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12(\n\nobligation\x18\x03 \x01(\x0b\x32\x14.licet.v1.Obligation\"E\n\x08RuleNote\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t*b\n\x0cRolloutStage\x12\x1d\n\x19ROLLOUT_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROLLOUT_STAGE_SHADOW\x10\x01\x12\x19\n\x15ROLLOUT_STAGE_ENFORCE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15licet/v1/bundle.proto\x12\x08licet.v1\x1a\x15licet/v1/budget.proto\x1a\x17licet/v1/decision.proto\x1a\x18licet/v1/statement.proto\x1a\x13licet/v1/task.proto\"\xa2\x04\n\x06\x42undle\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x16\n\x0e\x62undle_version\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nvironment\x18\x03 \x01(\t\x12\r\n\x05rules\x18\x04 \x01(\t\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12%\n\x05stage\x18\x06 \x01(\x0e\x32\x16.licet.v1.RolloutStage\x12!\n\x05notes\x18\x07 \x03(\x0b\x32\x12.licet.v1.RuleNote\x12\x15\n\rentities_json\x18\x08 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\t \x01(\t\x12)\n\x06\x65gress\x18\n \x03(\x0b\x32\x19.licet.v1.EgressAllowance\x12!\n\x07\x62udgets\x18\x0b \x03(\x0b\x32\x10.licet.v1.Budget\x12)\n\ttemplates\x18\x0c \x03(\x0b\x32\x16.licet.v1.TaskTemplate\x12#\n\x05loops\x18\r \x01(\x0b\x32\x14.licet.v1.LoopLimits\x12&\n\x07\x63hanges\x18\x0e \x03(\x0b\x32\x15.licet.v1.FieldChange\x12(\n\x08\x63\x65ilings\x18\x0f \x03(\x0b\x32\x16.licet.v1.RuleCeilings\x12-\n\x0bobligations\x18\x10 \x03(\x0b\x32\x18.licet.v1.RuleObligation\x12&\n\x06waiver\x18\x14 \x01(\x0b\x32\x16.licet.v1.ShadowWaiver\"n\n\nLoopLimits\x12\x10\n\x08window_s\x18\x01 \x01(\r\x12\x0c\n\x04same\x18\x02 \x01(\r\x12\x13\n\x0b\x61lternating\x18\x03 \x01(\r\x12\x0c\n\x04junk\x18\x04 \x01(\r\x12\x0e\n\x06probes\x18\x05 \x01(\r\x12\r\n\x05\x65mpty\x18\x06 \x01(\r\">\n\x0f\x45gressAllowance\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x66lags\x18\x03 \x03(\t\"\x9b\x01\n\x0b\x46ieldChange\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x11\n\x07\x61t_most\x18\x04 \x01(\x03H\x00\x12\x0e\n\x04mask\x18\x05 \x01(\x08H\x00\x12\x0f\n\x05\x63lear\x18\x06 \x01(\x08H\x00\x12\x1f\n\x03set\x18\x07 \x01(\x0b\x32\x10.licet.v1.ScalarH\x00\x42\x08\n\x06\x63hange\"Z\n\x0cRuleCeilings\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12)\n\x0b\x63onstraints\x18\x03 \x03(\x0b\x32\x14.licet.v1.Constraint\"[\n\x0eRuleObligation\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12(\n\nobligation\x18\x03 \x01(\x0b\x32\x14.licet.v1.Obligation\"E\n\x08RuleNote\x12\x0f\n\x07rule_id\x18\x01 \x01(\t\x12\x13\n\x0bsafe_reason\x18\x02 \x01(\t\x12\x13\n\x0b\x65scalate_to\x18\x03 \x01(\t\"4\n\x0cShadowWaiver\x12\x14\n\x0cnot_after_ms\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t*b\n\x0cRolloutStage\x12\x1d\n\x19ROLLOUT_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROLLOUT_STAGE_SHADOW\x10\x01\x12\x19\n\x15ROLLOUT_STAGE_ENFORCE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'licet.v1.bundle_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLLOUTSTAGE']._serialized_start=1229
-  _globals['_ROLLOUTSTAGE']._serialized_end=1327
+  _globals['_ROLLOUTSTAGE']._serialized_start=1323
+  _globals['_ROLLOUTSTAGE']._serialized_end=1421
   _globals['_BUNDLE']._serialized_start=131
-  _globals['_BUNDLE']._serialized_end=637
-  _globals['_LOOPLIMITS']._serialized_start=639
-  _globals['_LOOPLIMITS']._serialized_end=749
-  _globals['_EGRESSALLOWANCE']._serialized_start=751
-  _globals['_EGRESSALLOWANCE']._serialized_end=813
-  _globals['_FIELDCHANGE']._serialized_start=816
-  _globals['_FIELDCHANGE']._serialized_end=971
-  _globals['_RULECEILINGS']._serialized_start=973
-  _globals['_RULECEILINGS']._serialized_end=1063
-  _globals['_RULEOBLIGATION']._serialized_start=1065
-  _globals['_RULEOBLIGATION']._serialized_end=1156
-  _globals['_RULENOTE']._serialized_start=1158
-  _globals['_RULENOTE']._serialized_end=1227
+  _globals['_BUNDLE']._serialized_end=677
+  _globals['_LOOPLIMITS']._serialized_start=679
+  _globals['_LOOPLIMITS']._serialized_end=789
+  _globals['_EGRESSALLOWANCE']._serialized_start=791
+  _globals['_EGRESSALLOWANCE']._serialized_end=853
+  _globals['_FIELDCHANGE']._serialized_start=856
+  _globals['_FIELDCHANGE']._serialized_end=1011
+  _globals['_RULECEILINGS']._serialized_start=1013
+  _globals['_RULECEILINGS']._serialized_end=1103
+  _globals['_RULEOBLIGATION']._serialized_start=1105
+  _globals['_RULEOBLIGATION']._serialized_end=1196
+  _globals['_RULENOTE']._serialized_start=1198
+  _globals['_RULENOTE']._serialized_end=1267
+  _globals['_SHADOWWAIVER']._serialized_start=1269
+  _globals['_SHADOWWAIVER']._serialized_end=1321
 # @@protoc_insertion_point(module_scope)

@@ -69,6 +69,7 @@ class Bundle(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     CEILINGS_FIELD_NUMBER: _builtins.int
     OBLIGATIONS_FIELD_NUMBER: _builtins.int
+    WAIVER_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     bundle_version: _builtins.int
@@ -117,6 +118,10 @@ class Bundle(_message.Message):
     def obligations(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleObligation]:
         """What must be done with a call that a rule allows."""
 
+    @_builtins.property
+    def waiver(self) -> Global___ShadowWaiver:
+        """What stage shadow needs for calls that write; unset: such calls are stopped in shadow too."""
+
     def __init__(
         self,
         *,
@@ -136,10 +141,11 @@ class Bundle(_message.Message):
         changes: _abc.Iterable[Global___FieldChange] | None = ...,
         ceilings: _abc.Iterable[Global___RuleCeilings] | None = ...,
         obligations: _abc.Iterable[Global___RuleObligation] | None = ...,
+        waiver: Global___ShadowWaiver | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["loops", b"loops"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["loops", b"loops", "waiver", b"waiver"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "bundle_version", b"bundle_version", "ceilings", b"ceilings", "changes", b"changes", "egress", b"egress", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "loops", b"loops", "notes", b"notes", "obligations", b"obligations", "rules", b"rules", "schema", b"schema", "stage", b"stage", "templates", b"templates", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "bundle_version", b"bundle_version", "ceilings", b"ceilings", "changes", b"changes", "egress", b"egress", "entities_json", b"entities_json", "environment", b"environment", "escalate_to", b"escalate_to", "loops", b"loops", "notes", b"notes", "obligations", b"obligations", "rules", b"rules", "schema", b"schema", "stage", b"stage", "templates", b"templates", "version", b"version", "waiver", b"waiver"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -362,3 +368,29 @@ class RuleNote(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RuleNote: _TypeAlias = RuleNote  # noqa: Y015
+
+@_typing.final
+class ShadowWaiver(_message.Message):
+    """For how long a stage of shadow lets through calls that write and that the rules would have stopped."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOT_AFTER_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    not_after_ms: _builtins.int
+    """The end, Unix ms; from then on such calls are stopped."""
+    reason: _builtins.str
+    """Who answers for it, and why; for the record."""
+    def __init__(
+        self,
+        *,
+        not_after_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_after_ms", b"not_after_ms", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShadowWaiver: _TypeAlias = ShadowWaiver  # noqa: Y015

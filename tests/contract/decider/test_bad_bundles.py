@@ -4,9 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from decider.bundle import BundleError, lint_bundle, load_bundle, read_bundle_source
+from decider.bundle import (
+    BundleError,
+    lint_bundle,
+    load_bundle,
+    read_bundle_source,
+)
 from decider.cedar import Allowed, Forbidden, RuleCall
 from decider.source import SourceError
+from decider.waiver import DAY_MS, Waiver, waiver_fault
 from licet.v1 import bundle_pb2
 from tests.worlds.policies import ALLOW, FACTS, FORBID, SCHEMA
 
@@ -84,6 +90,57 @@ def test_file_that_is_missing_is_named(tmp_path: Path) -> None:
 def test_stage_is_enforce_unless_said(tmp_path: Path) -> None:
     assert not load_bundle(bundle(tmp_path)).shadow
     assert load_bundle(bundle(tmp_path, MANIFEST + "stage: shadow\n")).shadow
+
+
+SHADOW = MANIFEST + "stage: shadow\n"
+WAIVED = SHADOW + 'waiver: {until: "2026-12-31", reason: "ana, first week"}\n'
+END_MS = 1_798_761_600_000  # 2027-01-01T00:00:00Z
+
+
+def test_a_waiver_lasts_to_the_end_of_its_day_and_is_said(tmp_path: Path) -> None:
+    payload = bundle(tmp_path, WAIVED)
+    assert load_bundle(payload).waiver == Waiver(END_MS, "ana, first week")
+    assert any("on writes until 2026-12-31" in sentence for sentence in lint_bundle(payload))
+    assert any("without a waiver" in sentence for sentence in lint_bundle(bundle(tmp_path, SHADOW)))
+    assert load_bundle(bundle(tmp_path)).waiver is None
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        (MANIFEST + 'waiver: {until: "2026-12-31", reason: "x"}\n', "only stage `shadow`"),
+        (SHADOW + 'waiver: {until: "soon", reason: "x"}\n', "is no date"),
+        (SHADOW + 'waiver: {until: "2026-12-31"}\n', "reason: is required"),
+        (SHADOW + 'waiver: {until: "2026-12-31", reason: ""}\n', "reason"),
+        (SHADOW + "waiver: {reason: x}\n", "until: is required"),
+        (SHADOW + 'waiver: {until: "2026-12-31", reason: "x", forever: true}\n', "unknown field"),
+    ],
+)
+def test_a_waiver_that_is_not_whole_is_refused(tmp_path: Path, manifest: str, why: str) -> None:
+    with pytest.raises(SourceError, match=why):
+        bundle(tmp_path, manifest)
+
+
+@pytest.mark.parametrize(
+    ("stage", "end_ms", "reason"), [(2, END_MS, "x"), (1, 0, "x"), (1, -1, "x"), (1, END_MS, "")]
+)
+def test_a_signed_waiver_that_is_not_whole_is_refused(
+    tmp_path: Path, stage: bundle_pb2.RolloutStage.ValueType, end_ms: int, reason: str
+) -> None:
+    message = bundle_pb2.Bundle.FromString(bundle(tmp_path, WAIVED))
+    message.stage = stage
+    message.waiver.CopyFrom(bundle_pb2.ShadowWaiver(not_after_ms=end_ms, reason=reason))
+    with pytest.raises(BundleError, match="waiver"):
+        load_bundle(message.SerializeToString())
+
+
+def test_a_waiver_comes_into_force_for_a_month_at_most_and_not_after_its_end(tmp_path: Path) -> None:
+    message = bundle_pb2.Bundle.FromString(bundle(tmp_path, WAIVED))
+    assert waiver_fault(message, END_MS - 1) == ""
+    assert waiver_fault(message, END_MS - 31 * DAY_MS) == ""
+    assert "is over" in waiver_fault(message, END_MS)
+    assert "longer than 30 days" in waiver_fault(message, END_MS - 31 * DAY_MS - 1)
+    assert waiver_fault(bundle_pb2.Bundle.FromString(bundle(tmp_path, SHADOW)), END_MS) == ""
 
 
 @pytest.mark.parametrize(

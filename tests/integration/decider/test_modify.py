@@ -1,6 +1,7 @@
 """A call that rules narrow: what is permitted is smaller, decided again in full, and named as changed."""
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -107,12 +108,25 @@ forbid (principal, action == Action::"refund", resource is Order) when { context
 
 
 async def test_shadow_stage_narrows_nothing_and_says_it_would_have(house: House) -> None:
-    await activate(house, CLAMP, {"modify": CHANGES, "stage": "shadow"})
+    today = datetime.now(UTC).date() + timedelta(days=1)
+    waiver = {"until": str(today), "reason": "a trial"}
+    await activate(house, CLAMP, {"modify": CHANGES, "stage": "shadow", "waiver": waiver})
     response = await house.decide(refund(minor=5000))
     assert response.decision == DECISION_TYPE_ALLOW
     assert not response.effective_request
     (event,) = await house.decisions()
     assert event.shadow_decision == "modify"
+    activated = [event for event in await house.events() if event.kind == "bundle.activated"]
+    assert "stage shadow, for writes until" in activated[-1].detail, "it is an event, and loud"
+    assert "a trial" in activated[-1].detail
+
+
+async def test_shadow_stage_without_a_waiver_is_no_shadow_for_writes(house: House) -> None:
+    await activate(house, CLAMP, {"modify": CHANGES, "stage": "shadow"})
+    response = await house.decide(refund(minor=5000))
+    assert response.decision == DECISION_TYPE_MODIFY
+    (event,) = await house.decisions()
+    assert event.shadow_decision == ""
 
 
 CEILINGS = {

@@ -23,7 +23,8 @@ from decider.in_force import InForce
 from decider.mint import mint, slot_of
 from decider.record import asked_fields, facts_fields, failure_event, hold_fields, verdict_event
 from decider.tasks import Task
-from decider.verdict import Facts, Moment, Verdict, deny
+from decider.verdict import LIFE_MS, Facts, Moment, Verdict, deny
+from decider.waiver import Waiver
 from licet.call import Plan
 from licet.catalog import read_catalog
 from licet.hold import Requirement
@@ -31,6 +32,7 @@ from licet.keys import KeyRole, KeySet, PublicKey
 from licet.refusal import Reason, Refusal
 from licet.revocation import NONE, RevocationKind, Revocations
 from licet.statement import PayloadType, SigningKey
+from licet.tier import CallClass
 from licet.tracing import TraceContext
 from licet.v1.beacon_pb2 import ActiveConfig
 from licet.v1.decider_pb2 import DecideRequest
@@ -67,8 +69,13 @@ def house(path: Path, tools: str = "", *, hours: int = 1) -> House:
     return House("licet.local", "dev", {catalog.audience: catalog}, keys, {"task_1": task})
 
 
-def in_force(*, shadow: bool = False, revocations: Revocations = NONE, **notes: Note) -> InForce:
+def in_force(
+    *, shadow: bool = False, waived_ms: int = 0, revocations: Revocations = NONE, **notes: Note
+) -> InForce:
+    """`waived_ms`: for how long shadow lets writes through from now on."""
     bundle = LoadedBundle(7, "dev", shadow, RuleSet(ALLOW, SCHEMA), notes, "desk@example.com")
+    if waived_ms:
+        bundle = replace(bundle, waiver=Waiver(NOW + waived_ms, "trial"))
     return InForce(ActiveConfig(environment="dev", generation=2), 11, bundle, keyset(), revocations)
 
 
@@ -177,12 +184,54 @@ def test_privileged_call_is_held_by_the_catalog_whatever_the_rules_say(tmp_path:
     )
 
 
-def test_shadow_stage_allows_and_says_what_it_would_have_done(envelope: Envelope) -> None:
-    for evaluation, name in ((Forbidden(("x",)), "deny"), (Held((LEAD,)), "hold")):
-        verdict = usable(decide(envelope, FACTS, evaluation, in_force(shadow=True), MOMENT))
+STOPPED = ((Forbidden(("x",)), "deny"), (Held((LEAD,)), "hold"))
+
+
+def test_shadow_under_a_waiver_allows_a_write_and_says_what_it_would_have_done(envelope: Envelope) -> None:
+    shadow = in_force(shadow=True, waived_ms=LIFE_MS[CallClass.WRITE])
+    for evaluation, name in STOPPED:
+        verdict = usable(decide(envelope, FACTS, evaluation, shadow, MOMENT))
         assert (verdict.decision.decision, verdict.shadow) == (DECISION_TYPE_ALLOW, name)
         assert verdict.decision.spends
-    assert usable(decide(envelope, FACTS, Allowed(("bot",)), in_force(shadow=True), MOMENT)).shadow == ""
+    assert usable(decide(envelope, FACTS, Allowed(("bot",)), shadow, MOMENT)).shadow == ""
+
+
+@pytest.mark.parametrize("waived_ms", [0, -1])
+def test_shadow_without_a_waiver_or_after_its_end_stops_writes(envelope: Envelope, waived_ms: int) -> None:
+    shadow = in_force(shadow=True, waived_ms=waived_ms)
+    for evaluation, name in STOPPED:
+        verdict = usable(decide(envelope, FACTS, evaluation, shadow, MOMENT))
+        assert (verdict.refusal is not None, verdict.shadow) == (True, ""), name
+        assert slot_of(verdict.decision) is PayloadType.DECISION
+    assert usable(decide(envelope, FACTS, Allowed(("bot",)), shadow, MOMENT)).refusal is None
+    last = in_force(shadow=True, waived_ms=1)
+    assert usable(decide(envelope, FACTS, STOPPED[0][0], last, MOMENT)).refusal is None, "the lawful twin"
+    past = replace(MOMENT, now_ms=NOW + 1)
+    assert usable(decide(envelope, FACTS, STOPPED[0][0], last, past)).refusal is not None
+
+
+def test_no_permit_outlives_the_waiver_that_let_it_be(envelope: Envelope) -> None:
+    """The door knows no stage: it lets pass what has a permit, so the permit ends with the waiver."""
+    shadow = in_force(shadow=True, waived_ms=700)
+    decision = usable(decide(envelope, FACTS, Forbidden(("x",)), shadow, MOMENT)).decision
+    assert decision.not_after_ms == NOW + 700
+    allowed = usable(decide(envelope, FACTS, Allowed(("bot",)), shadow, MOMENT)).decision
+    assert allowed.not_after_ms == NOW + 700, "in shadow an allowed call is not bound to its rules' terms"
+    later = usable(decide(envelope, FACTS, Allowed(("bot",)), in_force(shadow=True), MOMENT)).decision
+    assert later.not_after_ms == NOW + LIFE_MS[CallClass.WRITE]
+
+
+def test_shadow_lets_reads_go_on_and_never_what_is_privileged() -> None:
+    bundle = in_force(shadow=True, waived_ms=9).bundle
+    assert bundle.shadowed_until_ms(CallClass.PRIVILEGED, NOW) is None
+    assert bundle.shadowed_until_ms(CallClass.WRITE, NOW) == NOW + 9
+    bare = in_force(shadow=True).bundle
+    assert bare.shadowed_until_ms(CallClass.WRITE, NOW) is None
+    until_ms = bare.shadowed_until_ms(CallClass.READ, NOW)
+    assert until_ms is not None
+    assert until_ms > NOW + LIFE_MS[CallClass.READ]
+    for call_class in CallClass:
+        assert in_force().bundle.shadowed_until_ms(call_class, NOW) is None
 
 
 def test_tenant_of_facts_must_be_the_tasks(envelope: Envelope) -> None:
