@@ -82,7 +82,11 @@ class Case:
         in_force = self._in_force()
         if isinstance(in_force, Refusal):
             return in_force
-        house = house_of(in_force.generation)
+        now_ms, known = self.moment.now_ms, house_of(in_force.generation)
+        try:
+            house = await self.parts.tasks.house_with(known, self.request.task_id, in_force.keys, now_ms)
+        except StreamsError as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
         user = await self.parts.users.verify(self.request.user_token, now_ms=self.moment.now_ms)
         if isinstance(user, Refusal) and user.reason is Reason.TOKEN_KEYS_UNAVAILABLE:
             return user

@@ -24,6 +24,7 @@ from licet.flood import FloodRecord
 from licet.journal import SpoolError
 from licet.log import log
 from licet.refusal import Reason, Refusal
+from licet.streams import StreamsError
 from licet.tracing import Recording
 from licet.v1.decider_pb2 import DecideRequest, DecideResponse, ListVisibleMethodsResponse
 
@@ -84,11 +85,16 @@ class Decider:
             await case.record_failure(refusal, self.flood)
         return refusal
 
-    def visible(self, task_id: str, peer: str) -> ListVisibleMethodsResponse | Refusal:
+    async def visible(self, task_id: str, peer: str) -> ListVisibleMethodsResponse | Refusal:
         """Return the methods that a model working on one of the peer's tasks may be shown."""
-        in_force, task = self._parts.configuration.current, self._parts.house.tasks.get(task_id)
+        in_force, now_ms = self._parts.configuration.current, self._parts.clock.wall_ms()
         if in_force is None:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
+        try:
+            known = await self._parts.tasks.house_with(self._parts.house, task_id, in_force.keys, now_ms)
+        except StreamsError as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        task = known.tasks.get(task_id)
         if task is None or task.caller != peer:
             return Refusal(Reason.TASK_UNKNOWN)
         shown = visible_methods(self._parts.house, task, in_force.bundle.rules.rules)

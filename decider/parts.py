@@ -11,6 +11,7 @@ from decider.limits import Limits
 from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.sealer import Sealer
+from decider.task_store import TaskStore
 from decider.tokens.issuers import Users
 from licet.journal import Journal
 from licet.statement import SigningKey
@@ -44,6 +45,7 @@ class Parts:
     clock: Clock
     delegations: Registry
     limits: Limits
+    tasks: TaskStore
     users: Users
     sealer: Sealer
 

@@ -21,7 +21,9 @@ from nats.errors import Error as NatsError
 
 from decider.approvals import Approvals
 from decider.beacon import BeaconPublisher
+from decider.budgets.office import open_limits
 from decider.configuration import Configuration
+from decider.credentials import channel_credentials, nats_settings, server_credentials
 from decider.decider import Decider
 from decider.delegations import Registry, read_links
 from decider.envelope import House
@@ -38,6 +40,8 @@ from decider.sealer import Sealer
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
 from decider.source import SourceError
+from decider.task_service import TaskRegistry, TaskService
+from decider.task_store import TaskStore
 from decider.tasks import read_tasks
 from decider.tokens.issuers import read_issuers
 from licet import metrics, tracing
@@ -50,16 +54,16 @@ from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, r
 from licet.keys import KeySet
 from licet.log import log
 from licet.refusal import Refusal
+from licet.statement import SigningKey
 from licet.streams import (
     ConfigStore,
-    NatsSettings,
     Publisher,
     StreamsError,
     connect,
     subject_audit,
     subject_payload,
 )
-from licet.v1 import approvals_pb2_grpc, decider_pb2_grpc
+from licet.v1 import approvals_pb2_grpc, decider_pb2_grpc, task_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +133,10 @@ class DeciderProcess:
         reader = self._open_reader()
         self._exits.push_async_callback(reader.close)
         holds = Holds(self._publisher, settings.environment)
-        decider = Decider(self._parts(configuration, house, reader, holds))
+        traces, counts = self._open_tracing(), self._open_metrics(holds, configuration)
+        limits = await self._exits.enter_async_context(self._limits(configuration, house, counts))
+        tasks = TaskStore(self._publisher, settings.environment, self._task_key())
+        decider = Decider(self._parts(configuration, house, reader, holds, limits=limits, tasks=tasks))
         beacons = BeaconPublisher(
             self._nc,
             configuration,
@@ -138,7 +145,6 @@ class DeciderProcess:
             wall_ms=wall_ms,
             monotonic_ms=monotonic_ms,
         )
-        traces, counts = self._open_tracing(), self._open_metrics(holds, configuration)
         service = DeciderService(
             decider,
             beacons,
@@ -158,9 +164,49 @@ class DeciderProcess:
             identify=identify_certified if settings.tls else identify_development,
             wall_ms=wall_ms,
         )
-        await self._listen(service, approvals, Health(configuration, monotonic_ms))
+        registry = TaskRegistry(
+            tasks,
+            configuration,
+            self._journal,
+            registrars=settings.who_registers(),
+            trust_domain=settings.trust_domain,
+            listed=house.tasks,
+            wall_ms=wall_ms,
+        )
+        registering = TaskService(
+            registry, identify=identify_certified if settings.tls else identify_development
+        )
+        await self._listen(service, approvals, registering, Health(configuration, monotonic_ms))
 
-    def _parts(self, configuration: Configuration, house: House, reader: ToolReader, holds: Holds) -> Parts:
+    def _task_key(self) -> SigningKey | None:
+        path = self._settings.keys_dir / "task.key"
+        return read_signing_key(path) if path.exists() else None
+
+    def _limits(
+        self, configuration: Configuration, house: House, counts: metrics.Metrics
+    ) -> contextlib.AbstractAsyncContextManager[Limits]:
+        return open_limits(
+            self._publisher,
+            self._nc,
+            configuration,
+            environment=self._settings.environment,
+            instance=self._settings.instance,
+            master=read_secret(self._settings.master_key_file),
+            audiences={catalog.tool: audience for audience, catalog in house.catalogs.items()},
+            counts=counts,
+            wall_ms=wall_ms,
+        )
+
+    def _parts(
+        self,
+        configuration: Configuration,
+        house: House,
+        reader: ToolReader,
+        holds: Holds,
+        *,
+        limits: Limits,
+        tasks: TaskStore,
+    ) -> Parts:
         settings = self._settings
         return Parts(
             house=house,
@@ -175,7 +221,8 @@ class DeciderProcess:
             quota=Quota(settings.quota_per_second, settings.quota_burst),
             clock=SYSTEM_CLOCK,
             delegations=Registry(self._delegations()),
-            limits=Limits(),
+            limits=limits,
+            tasks=tasks,
             users=read_issuers(settings.issuers_file, monotonic_ms),
             sealer=Sealer(),
         )
@@ -289,12 +336,15 @@ class DeciderProcess:
         credentials = channel_credentials(settings) if settings.tls else None
         return ToolReader(addresses, own_id="" if settings.tls else self._own_id, credentials=credentials)
 
-    async def _listen(self, service: DeciderService, approvals: Approvals, health: Health) -> None:
+    async def _listen(
+        self, service: DeciderService, approvals: Approvals, registering: TaskService, health: Health
+    ) -> None:
         settings = self._settings
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._exits.push_async_callback(self._server.stop, settings.drain_ms / 1000)
         decider_pb2_grpc.add_DeciderServiceServicer_to_server(service, self._server)
         approvals_pb2_grpc.add_ApprovalServiceServicer_to_server(approvals, self._server)
+        task_pb2_grpc.add_TaskServiceServicer_to_server(registering, self._server)
         health.add_to(self._server)
         if settings.tls:
             self.port = self._server.add_secure_port(settings.listen, server_credentials(settings))
@@ -339,31 +389,3 @@ async def _ended(task: asyncio.Task[None]) -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
-
-
-def nats_settings(settings: DeciderSettings) -> NatsSettings:
-    """Return where NATS is and who we are there."""
-    return NatsSettings(
-        settings.nats_url, settings.nats_user, settings.nats_password_file, settings.nats_ca_file
-    )
-
-
-def _pem(settings: DeciderSettings) -> tuple[bytes, bytes, bytes]:
-    files = (settings.tls_key_file, settings.tls_certificate_file, settings.tls_ca_file)
-    try:
-        key, chain, authority = (path.read_bytes() if path else b"" for path in files)
-    except OSError as error:
-        raise StartError(f"cannot read `{error.filename}`: {error.strerror}") from error
-    return key, chain, authority
-
-
-def server_credentials(settings: DeciderSettings) -> grpc.ServerCredentials:
-    """Return credentials that demand a certificate of every caller."""
-    key, chain, authority = _pem(settings)
-    return grpc.ssl_server_credentials([(key, chain)], authority, require_client_auth=True)
-
-
-def channel_credentials(settings: DeciderSettings) -> grpc.ChannelCredentials:
-    """Return credentials for calls to sidecars."""
-    key, chain, authority = _pem(settings)
-    return grpc.ssl_channel_credentials(authority, key, chain)

@@ -143,7 +143,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         self, request: decider_pb2.ListVisibleMethodsRequest, context: Context
     ) -> decider_pb2.ListVisibleMethodsResponse:
         """Return the methods that a task's agent may be shown; hiding is no boundary."""
-        answer = self._decider.visible(request.task_id, await self._peer(context))
+        answer = await self._decider.visible(request.task_id, await self._peer(context))
         if isinstance(answer, Refusal):
             await abort(context, answer)
         return answer

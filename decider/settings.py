@@ -35,6 +35,20 @@ def _tools(value: object) -> object:
     return pairs
 
 
+def _registrars(value: object) -> object:
+    """Read `app/desk=t1+t2,app/ops=*`."""
+    if not isinstance(value, str):
+        return value
+    pairs: dict[str, frozenset[str]] = {}
+    for part in filter(None, (piece.strip() for piece in value.split(","))):
+        name, equals, tenants = part.partition("=")
+        listed = frozenset(filter(None, (tenant.strip() for tenant in tenants.split("+"))))
+        if not equals or not name or not listed or name in pairs:
+            raise ValueError(f"`{part}` must be application=tenant+tenant, each application once")
+        pairs[name] = listed
+    return pairs
+
+
 def _paths(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -65,13 +79,19 @@ class DeciderSettings(BaseSettings):
     tls_key_file: Path | None = Field(default=None, description="its private key, PEM")
     tls_ca_file: Path | None = Field(default=None, description="whom certificates must come from, PEM")
 
-    keys_dir: Path = Field(description="decider.key, beacon.key and checkpoint-decider.key")
+    keys_dir: Path = Field(
+        description="decider.key, beacon.key, checkpoint-decider.key, and task.key to register tasks"
+    )
     root_key_file: Path = Field(description="public root key: who signs key sets")
     master_key_file: Path = Field(description="the environment's digest master key")
     catalogs: Annotated[tuple[Path, ...], NoDecode] = Field(description="signed catalogs, comma separated")
     tasks_file: Path = Field(description="the tasks, tasks.yaml")
     issuers_file: Path | None = Field(
         default=None, description="issuers of user tokens, issuers.yaml; none: a call with a token is denied"
+    )
+    registrars: Annotated[dict[str, frozenset[str]], NoDecode] = Field(
+        default_factory=dict,
+        description="who may register tasks, and for which tenants: app/desk=t1+t2,…; `*` is every",
     )
     delegations_dir: Path | None = Field(
         default=None, description="directory of signed delegations that tasks rest on; none: no task may"
@@ -99,6 +119,11 @@ class DeciderSettings(BaseSettings):
     quota_burst: int = Field(default=1_000, ge=1, description="decisions a caller may ask for at once")
     drain_ms: int = Field(default=10_000, ge=0, description="how long open calls may take on SIGTERM")
 
+    def who_registers(self) -> dict[str, frozenset[str]]:
+        """Return the tenants by SPIFFE id of the applications that may register tasks."""
+        base = f"spiffe://{self.trust_domain}/{self.environment}/"
+        return {name if "://" in name else base + name: found for name, found in self.registrars.items()}
+
     @property
     def tls(self) -> bool:
         """Whether callers come over mTLS."""
@@ -110,6 +135,8 @@ class DeciderSettings(BaseSettings):
         read = dict(values)
         if "tools" in read:
             read["tools"] = _tools(read["tools"])
+        if "registrars" in read:
+            read["registrars"] = _registrars(read["registrars"])
         if "catalogs" in read:
             read["catalogs"] = _paths(read["catalogs"])
         return read

@@ -108,6 +108,10 @@ OPERATION: Final = "licet.operation"
 """the catalog's word for what the method does"""
 STREAM: Final = "licet.stream"
 """name of a JetStream stream"""
+BUDGET: Final = "licet.budget"
+"""a budget of the bundle or of a task's template, by its name"""
+UNIT: Final = "licet.unit"
+"""what a budget counts: `calls`, a currency, or a cost of the catalog"""
 SPOOL: Final = "licet.spool"
 """which spool of a process: `journal` or `outcome`"""
 
@@ -136,6 +140,8 @@ METRIC_AUDIT_GAPS: Final = "licet.audit.gaps"
 METRIC_FINDINGS: Final = "licet.findings"
 METRIC_HOLDS_OPEN: Final = "licet.holds.open"
 METRIC_HOLDS_AGE: Final = "licet.holds.oldest_age"
+METRIC_BUDGET_BURN: Final = "licet.budget.burn"
+METRIC_BUDGET_REFUSALS: Final = "licet.budget.refusals"
 
 
 class MetricKind(StrEnum):
@@ -237,6 +243,14 @@ METRICS: Final = {
         Metric(
             METRIC_HOLDS_AGE, MetricKind.GAUGE, SECONDS, (), "decider",
             "how long the oldest open hold has waited; 0 when none waits",
+        ),
+        Metric(
+            METRIC_BUDGET_BURN, MetricKind.COUNTER, "{unit}", (BUDGET, UNIT), "decider",
+            "booked for permits, in minor units, calls or costs; what is given back later stays in it",
+        ),
+        Metric(
+            METRIC_BUDGET_REFUSALS, MetricKind.COUNTER, "{call}", (BUDGET, UNIT), "decider",
+            "calls denied because a budget was used up",
         ),
     )
 }  # fmt: skip

@@ -85,13 +85,17 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a call would use of one account. `expected`: only if so much of it is used; None for any."""
+    """What a call would use of one account. `expected`: only if so much of it is used; None for any.
+
+    `unit`: `calls`, a currency, or the name of a cost.
+    """
 
     account: Account
     rule_id: str
     amount: int
     limit: int
     expected: int | None = None
+    unit: str = Unit.CALLS
 
 
 def lines_of(budgets: Iterable[Budget], use: Use, now_ms: int) -> tuple[Line, ...] | Refusal:
@@ -111,7 +115,8 @@ def lines_of(budgets: Iterable[Budget], use: Use, now_ms: int) -> tuple[Line, ..
         if not 0 <= amount <= MAX_LIMIT:
             return Refusal(Reason.ARGUMENT_REFUSED, f"an amount that budget `{budget.name}` cannot book")
         account = account_of(budget, use, currency, now_ms)
-        lines.append(Line(account, budget.rule_id, amount, budget.limits.get(currency, 0)))
+        unit = currency or budget.cost or Unit.CALLS
+        lines.append(Line(account, budget.rule_id, amount, budget.limits.get(currency, 0), unit=unit))
     if len(lines) > MAX_LINES:
         return Refusal(Reason.BUDGET_EXHAUSTED, f"more than {MAX_LINES} budgets are about the call")
     return tuple(lines)

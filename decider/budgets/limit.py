@@ -69,18 +69,24 @@ def use_of(envelope: Envelope, environment: str, generation: int) -> Use | Refus
     )
 
 
+Counted = Callable[[Line, bool], None]
+"""Told of a line, and whether it was booked."""
+
+
+def _uncounted(_line: Line, _booked: bool) -> None:
+    """Where nobody counts."""
+
+
 class BudgetLimit:
     """The budgets of bundle and task, and the totals of sessions.
 
     Args:
         book: Where they are booked.
         settler: Who ends bookings.
-        counted: Told of each booking that was made or refused: the budget's rule id, and which.
+        counted: Told of each line that was booked (True) or did not fit.
     """
 
-    def __init__(
-        self, book: BudgetBook, settler: Settler, counted: Callable[[str, str], None] = lambda *_: None
-    ) -> None:
+    def __init__(self, book: BudgetBook, settler: Settler, counted: Counted = _uncounted) -> None:
         self._book, self._settler, self._counted = book, settler, counted
         self._declared: dict[tuple[int, str, str], bool] = {}
 
@@ -140,7 +146,7 @@ class BudgetLimit:
         if isinstance(result, Done):
             decision.spends = True  # a permit that is spent tells how it ended
             self._settler.watch(change.spend_id, wish.now_ms)
-            self._count(lines, "booked")
+            self._count(lines, booked=True)
             return Booked(self._book, change)
         if isinstance(result, Stale):
             return Outdated()
@@ -157,13 +163,13 @@ class BudgetLimit:
             detail = f"the step has {MAX_CLAIMS} permits that may still be used"
             return Stop(Refusal(Reason.LOOP_BROKEN, detail), (PERMITS_RULE,))
         line = result.line
-        self._count((line,), "refused")
+        self._count((line,), booked=False)
         asked = f"{result.used} of {line.limit} are used, {line.amount} more were asked for"
         return Stop(Refusal(Reason.BUDGET_EXHAUSTED, f"{line.account.text}: {asked}"), (line.rule_id,))
 
-    def _count(self, lines: Iterable[Line], what: str) -> None:
+    def _count(self, lines: Iterable[Line], *, booked: bool) -> None:
         for line in lines:
-            self._counted(line.rule_id, what)
+            self._counted(line, booked)
 
 
 def _use(wish: Wish) -> Use | Refusal:

@@ -39,6 +39,7 @@ AGAIN_MS: Final = 30_000
 LOST_S: Final = 30.0
 """Between two looks for bookings that nobody here made."""
 TICK_S: Final = 0.25
+AFTER_FAILURE_S: Final = 1.0
 MAX_AT_ONCE: Final = 64
 NO_EFFECT: Final = frozenset({Outcome.OUTCOME_FAILED_NO_EFFECT, Outcome.OUTCOME_VOIDED})
 
@@ -84,7 +85,7 @@ class Settler:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        lost_at = 0.0
+        lost_at, said = 0.0, ""
         clock = asyncio.get_running_loop()
         while True:
             try:
@@ -92,9 +93,12 @@ class Settler:
                     await self.find_lost()
                     lost_at = clock.time() + LOST_S
                 await self.settle_due()
+                said = ""
             except StreamsError as error:
-                log(logger, logging.WARNING, "budgets.not_settled", detail=str(error)[:300])
-                lost_at = min(lost_at, clock.time() + 1)
+                if str(error) != said:  # a store that is away says the same again and again
+                    log(logger, logging.WARNING, "budgets.not_settled", detail=str(error)[:300])
+                said = str(error)
+                await asyncio.sleep(AFTER_FAILURE_S)
             await asyncio.sleep(TICK_S)
 
     async def find_lost(self) -> None:
