@@ -56,6 +56,21 @@ def dev(
     typer.echo("development only: the root key lies beside all others", err=True)
 
 
+@app.command("user-token")
+def user_token(
+    principal: Annotated[str, typer.Argument(help="Whom the token is for, as tasks name them.")],
+    keys_dir: Directory,
+    hours: Annotated[int, typer.Option(min=1, max=24, help="How long it lives.")] = 1,
+) -> None:
+    """Print a user token of the development issuer whose key is in the directory."""
+    from licet.embedded.dev_issuer import dev_token
+
+    try:
+        typer.echo(dev_token(keys_dir, principal, hours=hours))
+    except KeyFileError as error:
+        raise _failed(error) from error
+
+
 @app.command()
 def rotate(
     name: Annotated[str, typer.Argument(help="The key file's name without `.key`, such as decider.")],

@@ -61,6 +61,9 @@ CHANNEL_OPTIONS: Final = (("grpc.enable_retries", 0), ("grpc.max_reconnect_backo
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
+UserToken = str | Callable[[], str]
+"""The user's own token, or what returns it fresh; empty for none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -72,6 +75,7 @@ class Step:
     call_id: str
     audience: str = ""
     claimed_intent: str = ""
+    user_token: UserToken = field(default="", repr=False)
 
     def request(self) -> decider_pb2.DecideRequest:
         """Return the question to the decider."""
@@ -83,6 +87,7 @@ class Step:
             call_id=self.call_id,
             audience=self.audience,
             claimed_intent=self.claimed_intent,
+            user_token=self.user_token if isinstance(self.user_token, str) else self.user_token(),
         )
 
 

@@ -5,7 +5,7 @@ are errors, so that a typo cannot silently leave a tool out.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,7 +15,7 @@ import yaml
 from licet.identity import subject_token
 
 FILE: Final = "licet.yaml"
-_TOP: Final = frozenset({"environment", "policy", "tools", "demo"})
+_TOP: Final = frozenset({"environment", "policy", "tools", "demo", "approvers"})
 _TOOL: Final = frozenset({"command", "seed", "environment", "ledger"})
 _LEDGER: Final = frozenset({"dsn", "sql"})
 
@@ -49,6 +49,8 @@ class Project:
     policy: Path
     tools: tuple[ToolCommand, ...]
     demo: tuple[str, ...] = ()
+    approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Who gets a development key to answer holds with, and in which roles."""
 
 
 def read_project(directory: Path) -> Project:
@@ -74,7 +76,11 @@ def read_project(directory: Path) -> Project:
     environment = _token(top.get("environment", "dev"), path, "environment")
     commands = tuple(_tool(name, value, path) for name, value in tools.items())
     demo = _words(top.get("demo", []), path, "demo")
-    return Project(directory.resolve(), environment, policy.resolve(), commands, demo)
+    approvers = {
+        name: _words(roles, path, f"approvers.{name}")
+        for name, roles in _mapping(top.get("approvers", {}), path, "approvers", None).items()
+    }
+    return Project(directory.resolve(), environment, policy.resolve(), commands, demo, approvers)
 
 
 def _tool(name: str, value: object, path: Path) -> ToolCommand:
