@@ -7,6 +7,7 @@ rules saw: of two calls of a session at once, the second is decided again.
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from decider.budgets.book import BudgetBook
@@ -26,10 +27,11 @@ from decider.budgets.settle import Settler
 from decider.envelope import Envelope
 from decider.limits import NOTHING_SEEN, Outdated, Seen, Stop, Wish
 from decider.rule_call import resource_type
+from licet.catalog import Method
 from licet.log import log
 from licet.refusal import Reason, Refusal
 from licet.streams import StreamsError
-from licet.v1.decision_pb2 import Decision
+from licet.v1.decision_pb2 import ConstraintOp, Decision
 
 SESSION_CALLS: Final = "session_calls"
 SESSION_AMOUNT: Final = "session_amount_minor"
@@ -38,6 +40,10 @@ SESSION: Final = (SESSION_CALLS, SESSION_AMOUNT)
 
 PERMITS_RULE: Final = "loop-permits"
 MAX_DECLARED: Final = 10_000
+BOUNDING: Final = frozenset(
+    {ConstraintOp.CONSTRAINT_OP_EQ, ConstraintOp.CONSTRAINT_OP_IN, ConstraintOp.CONSTRAINT_OP_LE}
+)
+"""What bounds a number from above."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +73,38 @@ def use_of(envelope: Envelope, environment: str, generation: int) -> Use | Refus
         task_ends_ms=task.not_after_ms,
         costs=costs,
     )
+
+
+def most_of(decision: Decision, path: str, asked: int) -> int | None:
+    """Return the most that a permit lets a call have at `path`; None where nothing bounds it.
+
+    A permit of exact arguments has what was asked. One that is bound by ceilings may be spent up to them.
+    """
+    if not decision.ceilings:
+        return asked
+    tops = [
+        max(value.integer if value.HasField("integer") else value.unsigned for value in one.values)
+        for one in decision.ceilings
+        if tuple(one.path) == tuple(path.split(".")) and one.op in BOUNDING and one.values
+    ]
+    return min(tops, default=None)
+
+
+def use_under(decision: Decision, method: Method, use: Use) -> Use | Refusal:
+    """Return the most that a call under this permit may use; ARGUMENT_REFUSED where nothing bounds it."""
+    money, costs = use.money, dict(use.costs)
+    paths = {name: path for name, path in method.costs.items() if not path.isdecimal()}
+    for name, path in paths.items():
+        most = most_of(decision, path, costs[name])
+        if most is None:
+            return Refusal(Reason.ARGUMENT_REFUSED, f"no ceiling bounds `{path}`, which says what it costs")
+        costs[name] = most
+    if money is not None and method.money is not None:
+        most = most_of(decision, method.money.amount, money[0])
+        if most is None:
+            return Refusal(Reason.ARGUMENT_REFUSED, "no ceiling bounds the amount")
+        money = most, money[1]
+    return replace(use, money=money, costs=costs)
 
 
 Counted = Callable[[Line, bool], None]
@@ -122,6 +160,7 @@ class BudgetLimit:
     async def book(self, wish: Wish, decision: Decision) -> "Booked | Stop | Outdated | None":
         """Book what the permit would use of every budget that is about the call."""
         use = _use(wish)
+        use = use if isinstance(use, Refusal) else use_under(decision, wish.envelope.method, use)
         if isinstance(use, Refusal):
             return Stop(use, ())
         budgets = (*wish.in_force.bundle.budgets, *wish.envelope.task.budgets)
