@@ -78,6 +78,11 @@ class Settler:
         self._due: list[_Due] = []
         self._watched: set[str] = set()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the time of some booking has come."""
+        return bool(self._due) and self._due[0].at_ms <= self._wall_ms()
+
     def watch(self, spend_id: str, now_ms: int) -> None:
         """Look at a step that has just booked; again where it is watched already."""
         self._watched.add(spend_id)
