@@ -6,7 +6,6 @@ ErrorInfo. Client streaming is refused by name. Not guaranteed: that grpcio show
 limit to us; it answers such a call itself, and no event tells of it.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,6 +18,7 @@ from licet.call import MAX_REQUEST_BYTES
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
 from sidecar.identity import certified_peer, development_peer
+from sidecar.patience import within
 from sidecar.status import CODES, details_of
 
 BODY_TIMEOUT_S: Final = 10.0
@@ -97,7 +97,8 @@ class GrpcDoor(grpc.GenericRpcHandler):
 
     async def _unary(self, path: str, _messages: Any, context: Any) -> bytes:
         reply = await self._handle(self._built(path, context, None))
-        await _send_metadata(reply, context)
+        if not isinstance(reply, Refused) and reply.metadata:
+            await context.send_initial_metadata(reply.metadata)
         _set_status(reply, context)
         return b"" if isinstance(reply, Refused) else reply.body
 
@@ -148,18 +149,12 @@ async def _broken() -> Refusal:
 async def _receive(context: Any) -> bytes | Refusal:
     """Read the one message of a call, or say why there is none."""
     try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            body = await context.read()
+        body = await within(BODY_TIMEOUT_S, context.read())
     except TimeoutError:
         return Refusal(Reason.DEADLINE, detail="half a request, then silence", step=1)
     if body is aio.EOF:
         return Refusal(Reason.DEADLINE, detail="the caller went away before its request was whole", step=1)
     return bytes(body)
-
-
-async def _send_metadata(reply: Reply, context: Any) -> None:
-    if not isinstance(reply, Refused) and reply.metadata:
-        await context.send_initial_metadata(reply.metadata)
 
 
 def _set_status(reply: Reply, context: Any) -> None:

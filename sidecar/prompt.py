@@ -11,13 +11,17 @@ Why: an fsync, its thread and the read-back cost a call more than all its checks
 """
 
 import asyncio
+import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from licet.journal import Letter, SpoolError
 from licet.log import log
-from licet.streams import PubAck, StoreRefused, StoreUnavailable
+from licet.streams import PubAck, StoreRefused
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -54,6 +58,13 @@ class Sends(Protocol):
         """Publish, and return the future of the ack; raises StoreUnavailable."""
 
 
+@dataclass(slots=True, eq=False)
+class _OnWay:
+    letter: Letter
+    late: asyncio.TimerHandle | None = None
+    ack: "asyncio.Future[PubAck] | None" = None
+
+
 class PromptQueue:
     """In front of a durable queue, with its face.
 
@@ -70,7 +81,11 @@ class PromptQueue:
         self._sends = sends
         self._settles = settles
         self._loop = asyncio.get_running_loop()
-        self._on_way: dict[asyncio.Task[None], None] = {}  # in the order of their `put`, also at the stop
+        self._on_way: dict[_OnWay, None] = {}  # in the order of their `put`, also at the stop
+        self._unsent: deque[_OnWay] = deque()
+        self._wake = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._task = self._loop.create_task(self._send_loop())
         self.lost = 0
         """Letters that neither the store nor the disk took."""
 
@@ -81,13 +96,16 @@ class PromptQueue:
 
     def put(self, letter: Letter) -> int:
         """Send `letter`; returns 0, for it has no position. Raises SpoolError when nothing takes it."""
-        if len(self._on_way) >= MAX_ON_WAY:
+        if len(self._on_way) >= MAX_ON_WAY or self._task.done():
             self._durable.put(letter)
             self._durable.sync_soon()
             return 0
-        task = self._loop.create_task(self._send(letter))
-        self._on_way[task] = None
-        task.add_done_callback(self._on_way.pop)
+        one = _OnWay(letter)
+        one.late = self._loop.call_later(ACK_S, self._late, one)
+        self._on_way[one] = None
+        self._unsent.append(one)
+        self._empty.clear()
+        self._wake.set()
         return 0
 
     def sync_soon(self) -> None:
@@ -96,30 +114,62 @@ class PromptQueue:
     async def close(self, drain_s: float = 5.0) -> bool:
         """Wait for acks, put what has none on disk, and let that drain; whether nothing is left."""
         if self._on_way:
-            await asyncio.wait(self._on_way, timeout=min(drain_s, ACK_S))
-        for task in self._on_way:
-            task.cancel()
-        await asyncio.gather(*self._on_way, return_exceptions=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), min(drain_s, ACK_S))
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        for one in tuple(self._on_way):
+            self._keep(one, "stopping")
         return await self._durable.close(drain_s)
 
-    async def _send(self, letter: Letter) -> None:
+    async def _send_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._unsent:
+                one = self._unsent.popleft()
+                if one in self._on_way:  # else it was late already and is on disk
+                    await self._send(one)
+
+    async def _send(self, one: _OnWay) -> None:
+        letter = one.letter
         try:
             ack = await self._sends.begin(letter.subject, letter.body, msg_id=letter.msg_id)
-            await asyncio.wait_for(ack, ACK_S)
-        except TimeoutError:
-            self._keep(letter, f"no ack within {ACK_S} s")
-        except StoreRefused as refused:
-            if not self._settles(letter, refused):
-                self._keep(letter, str(refused))
-        except StoreUnavailable as error:
-            self._keep(letter, str(error))
-        except asyncio.CancelledError:
-            self._keep(letter, "stopping")
-            raise
+        except Exception as error:  # noqa: BLE001 - the sending task must outlive a fault of one letter
+            self._keep(one, str(error))
+            return
+        if one not in self._on_way:
+            ack.cancel()
+            return
+        one.ack = ack
+        ack.add_done_callback(partial(self._answered, one))
 
-    def _keep(self, letter: Letter, why: str) -> None:
+    def _answered(self, one: _OnWay, ack: "asyncio.Future[PubAck]") -> None:
+        error = None if ack.cancelled() else ack.exception()
+        if one not in self._on_way:
+            return
+        if error is None or (isinstance(error, StoreRefused) and self._settles(one.letter, error)):
+            self._leave(one)
+        else:
+            self._keep(one, str(error))
+
+    def _late(self, one: _OnWay) -> None:
+        if one in self._on_way:
+            self._keep(one, f"no ack within {ACK_S} s")
+
+    def _leave(self, one: _OnWay) -> None:
+        del self._on_way[one]
+        if one.late is not None:
+            one.late.cancel()
+        if not self._on_way:
+            self._empty.set()
+
+    def _keep(self, one: _OnWay, why: str) -> None:
+        self._leave(one)
+        if one.ack is not None:
+            one.ack.cancel()
         try:
-            self._durable.put(letter)
+            self._durable.put(one.letter)
             self._durable.sync_soon()
         except SpoolError as error:
             self.lost += 1
