@@ -28,7 +28,7 @@ class Arguments:
     """Tree encoding: what the call digest is made of."""
     canonical: bytes
     """Deterministic protobuf or RFC 8785 JSON, at most MAX_REQUEST_BYTES: what the tool gets."""
-    values: Mapping[str, Value] = field(repr=False, compare=False)
+    values: Record = field(repr=False, compare=False)
     """The present fields by name; read only."""
 
     def leaf(self, path: str) -> Leaf | None:
@@ -37,12 +37,12 @@ class Arguments:
         None for what is absent (with implicit presence: has its default), for JSON's null, for a message, and
         for everything at or below a repeated field or a map. A caller that needs a value refuses None.
         """
-        value: Value | Mapping[str, Value] = self.values
+        value: Value = self.values
         for name in path.split("."):
-            if isinstance(value, MapValue) or not isinstance(value, Mapping):
+            if isinstance(value, MapValue) or not isinstance(value, dict):
                 return None
             value = value.get(name)
-        return None if isinstance(value, Mapping | ListValue) else value
+        return None if isinstance(value, (dict, ListValue)) else value
 
     def identifier(self, path: str) -> str | Refusal:
         """Return the leaf at `path` as the text of an identifier.

@@ -131,8 +131,9 @@ class Method:
         Fit for one line that people read. `{amount}`, where no argument has that name, is the method's
         money in major units.
         """
+        money = self.money_of(arguments)
         return self.say.render(
-            tuple(MASK if path in hidden else self._shown(path, arguments) for path in self.say.paths)
+            tuple(MASK if path in hidden else self._shown(path, arguments, money) for path in self.say.paths)
         )
 
     def recorded_summary(self, arguments: Arguments) -> str:
@@ -144,8 +145,7 @@ class Method:
         """The argument paths that make a personal resource; none where it is not personal."""
         return frozenset(self.resource.paths) if self.resource_personal else frozenset()
 
-    def _shown(self, path: str, arguments: Arguments) -> str:
-        money = self.money_of(arguments)
+    def _shown(self, path: str, arguments: Arguments, money: tuple[int, str] | None) -> str:
         masked = self.money.amount if self.money is not None and path == "amount" else path
         if masked in self.sensitive or path in self.sensitive:
             return MASK
@@ -163,7 +163,9 @@ class Method:
 
 def show(text: str) -> str:
     """Return `text` fit for one line that people read: printable, at most 128 characters."""
-    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    shown = text
+    if not text.isprintable():
+        shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[: MAX_SHOWN_CHARACTERS - 1] + "…"
 
 

@@ -40,6 +40,8 @@ ACK_TIMEOUT_S: Final = 2.0
 TICK_S: Final = 0.25
 SYNC_S: Final = 0.025
 """Between two looks at letters that nobody waits for: one without ack by then is synced, and all after it."""
+GATHER_S: Final = 0.005
+"""How long a letter that nobody waits for may wait for others to go with: one write and one read for all."""
 NOTE_S: Final = 0.01
 """How long an ack may wait to be noted on disk, so that many are noted at once."""
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0)
@@ -110,6 +112,7 @@ class DurableQueue:
         self._settled = asyncio.Event()
         self._sync_waiters: list[asyncio.Future[None]] = []
         self._sync_wanted = asyncio.Event()
+        self._gather_timer: asyncio.TimerHandle | None = None
         self._sync_timer: asyncio.TimerHandle | None = None
         self._sync_mark = 0
         self._note_timer: asyncio.TimerHandle | None = None
@@ -186,7 +189,8 @@ class DurableQueue:
         if self._sync_timer is None:
             self._look_later(position)
         self._settled.clear()
-        self._wake.set()
+        if self._gather_timer is None:
+            self._gather_timer = self._loop.call_later(GATHER_S, self._gathered)
         return position
 
     async def synced(self) -> None:
@@ -210,6 +214,7 @@ class DurableQueue:
         """
         waiter: asyncio.Future[PubAck] = self._loop.create_future()
         self._ack_waiters.setdefault(position, []).append(waiter)
+        self._wake.set()
         try:
             async with asyncio.timeout(within_s):
                 return await waiter
@@ -244,7 +249,7 @@ class DurableQueue:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for timer in (self._sync_timer, self._note_timer, self._tick_timer):
+        for timer in (self._gather_timer, self._sync_timer, self._note_timer, self._tick_timer):
             if timer is not None:
                 timer.cancel()
         self._give_up("the queue is closed")
@@ -256,6 +261,10 @@ class DurableQueue:
         with contextlib.suppress(SpoolBroken):
             self._spool.finish(self._acked_to)
             self._spool.close()
+
+    def _gathered(self) -> None:
+        self._gather_timer = None
+        self._wake.set()
 
     def _look_later(self, mark: int) -> None:
         """Look in a moment whether the letter that ends at `mark` is acked."""
