@@ -185,20 +185,30 @@ class _Closer:
         """Return a small target itself, so that paths can reach into it; else a reference to it."""
         name = self._named.get(reference)
         if name is None:
-            target = self._target(reference)
+            target = self._followed(reference)
             if target is None:
                 self._note(where, "refers to something outside itself: simple values pass")
                 return {"type": list(_SIMPLE)}
             name = self._named[reference] = f"d{len(self._named)}"
-            self._definitions[name] = {
-                "type": list(_SIMPLE)
-            }  # until it is known; a circle refers to the name
             self._definitions[name] = self._value(target, f"#/$defs/{name}", 3)
-        definition = self._definitions[name]
+        definition = self._definitions.get(name)
+        if definition is None:  # it is being closed just now: a circle
+            return {"$ref": f"#/$defs/{name}"}
         text = json.dumps(definition)
         if "$ref" not in text and len(text) <= _INLINE_BYTES and _depth(definition) + level < MAX_DEPTH - 2:
             return dict(definition)
         return {"$ref": f"#/$defs/{name}"}
+
+    def _followed(self, reference: str) -> Any:
+        """Return what a reference comes to through others; None for a circle, and for what is not here."""
+        seen: set[str] = set()
+        target: Any = {"$ref": reference}
+        while isinstance(target, Mapping) and isinstance(target.get("$ref"), str):
+            if target["$ref"] in seen:
+                return None
+            seen.add(target["$ref"])
+            target = self._target(target["$ref"])
+        return target
 
     def _target(self, reference: str) -> Any:
         """Return what a pointer within the schema points at; None for every other reference."""

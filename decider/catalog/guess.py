@@ -67,7 +67,10 @@ def guess_tool(
     if not found:
         found = [(UNKNOWN_TIER, "no verb that is known")]
     found.extend(_described(description[:MAX_LOOKED_AT]))
-    found.extend(_asked(schema, writes=max(tier for tier, _ in found) > 1, text=f"{name}\0{description}"))
+    writes = max(tier for tier, _ in found) > 1
+    if writes and not _MONEY.isdisjoint(words_of(name)):
+        found.append((MONEY_TIER, "name: money"))
+    found.extend(_asked(schema, writes=writes, text=f"{name} {description}"))
     found.extend(_hinted(annotations))
     return Guess(*max(found, key=lambda pair: pair[0]))
 
@@ -107,8 +110,6 @@ def _asked(schema: Any, *, writes: bool, text: str) -> Iterator[tuple[int, str]]
         yield UNKNOWN_TIER, "arguments: recipients and something to tell them"
     if writes and names & _AMOUNTS and any(name.startswith("currency") for name in names):
         yield MONEY_TIER, "arguments: money"
-    if writes and not _MONEY.isdisjoint(words_of(text.partition("\0")[0])):
-        yield MONEY_TIER, "name: money"
 
 
 def _hinted(annotations: Any) -> Iterator[tuple[int, str]]:

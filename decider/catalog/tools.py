@@ -169,8 +169,9 @@ def _matching(
 
 def _method(listed: Section, key: str, tool: str, directory: Path) -> MethodSource | None:
     path = full_path(key)
-    mcp = mcp_name(path) is not None and path.startswith(f"{MCP_PREFIX}{tool}/")
-    if not (METHOD_PATH.match(key) or mcp):
+    named = mcp_name(path) is not None
+    mcp = named and path.startswith(f"{MCP_PREFIX}{tool}/")
+    if not mcp and (named or not METHOD_PATH.match(key)):
         listed.refuse(key, f"must look like `package.Service/Method`, or `mcp.{tool}/name` for an MCP tool")
     section = listed.section(key)
     if section is None:

@@ -101,7 +101,7 @@ def _check_place(method: Method, message: catalog_pb2.Catalog) -> None:
     """Refuse a method that its owner lists elsewhere only, or that is named after another tool."""
     if method.environments and message.environment not in method.environments:
         raise CatalogError(f"`{method.path}` is not for environment `{message.environment}`")
-    if method.path.startswith(MCP_PREFIX) and not method.path.startswith(f"{MCP_PREFIX}{message.tool}/"):
+    if is_mcp_path(method.path) and not method.path.startswith(f"{MCP_PREFIX}{message.tool}/"):
         raise CatalogError(f"`{method.path}` is not of tool `{message.tool}`")
 
 
