@@ -37,17 +37,19 @@ from decider.parts import Clock, Parts
 from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.sealer import Sealer
+from decider.served import Drift
+from decider.served_watch import watching
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
 from decider.source import SourceError
 from decider.task_service import TaskRegistry, TaskService
 from decider.task_store import TaskStore
 from decider.tasks import read_tasks
+from decider.telling import tell, telling
 from decider.tokens.issuers import read_issuers
 from licet import metrics, tracing
 from licet.catalog import Catalog, read_catalog
 from licet.event import EventKind, uuid7
-from licet.flood import FloodRecord
 from licet.identity import audience_of, decider_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key
@@ -73,9 +75,6 @@ CONFIGURATION_WITHIN_S: Final = 15.0
 
 _CANNOT_START: Final = (KeyFileError, SourceError, StreamsError, SpoolError, OSError, ValueError)
 
-
-TELL_S: Final = 1.0
-"""Between two looks at requests that were counted rather than told one by one."""
 
 CANCEL_AGAIN_S: Final = 0.2
 
@@ -130,6 +129,7 @@ class DeciderProcess:
         configuration.rejected, configuration.taken = self._bundle_rejected, self._bundle_activated
         keys = await self._first_configuration(configuration)
         house = self._house(keys)
+        await self._exits.enter_async_context(watching(house.drift, house.catalogs, self._journal))
         reader = self._open_reader()
         self._exits.push_async_callback(reader.close)
         holds = Holds(self._publisher, settings.environment)
@@ -154,8 +154,8 @@ class DeciderProcess:
             tracing=traces,
             meter=DecisionMeter(counts, house.catalogs),
         )
-        self._exits.push_async_callback(_tell, decider.flood, last=True)
-        for loop in (beacons.run(), _telling(decider.flood)):
+        self._exits.push_async_callback(tell, decider.flood, last=True)
+        for loop in (beacons.run(), telling(decider.flood)):
             self._exits.push_async_callback(_ended, asyncio.create_task(loop))
         approvals = Approvals(
             holds,
@@ -298,7 +298,8 @@ class DeciderProcess:
             now_ms=wall_ms(),
         )
         catalogs = MappingProxyType(self._catalogs(keys))
-        return House(settings.trust_domain, settings.environment, catalogs, MappingProxyType({}), tasks)
+        where = settings.trust_domain, settings.environment
+        return House(*where, catalogs, MappingProxyType({}), tasks, Drift(settings.served))
 
     def _delegations(self) -> Path | None:
         """Return the directory of delegations, if there is one; every file in it must be a link."""
@@ -369,19 +370,6 @@ class DeciderProcess:
     async def _disconnect(self) -> None:
         with contextlib.suppress(OSError, NatsError):  # a server that is gone cannot be told goodbye
             await self._nc.close()
-
-
-async def _telling(flood: FloodRecord) -> None:
-    while True:
-        await asyncio.sleep(TELL_S)
-        await _tell(flood)
-
-
-async def _tell(flood: FloodRecord, *, last: bool = False) -> None:
-    try:
-        await flood.tell(last=last)
-    except SpoolError as error:
-        log(logger, logging.ERROR, "decider.counts_untold", detail=str(error)[:300])
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -35,6 +35,19 @@ def _tools(value: object) -> object:
     return pairs
 
 
+def _served(value: object) -> object:
+    """Read `finance=served/finance.binpb,github=served/github.json`."""
+    if not isinstance(value, str):
+        return value
+    pairs: dict[str, Path] = {}
+    for part in filter(None, (piece.strip() for piece in value.split(","))):
+        name, equals, file = part.partition("=")
+        if not equals or not file or name in pairs:
+            raise ValueError(f"`{part}` must be tool=file, each tool once")
+        pairs[subject_token(name)] = Path(file)
+    return pairs
+
+
 def _registrars(value: object) -> object:
     """Read `app/desk=t1+t2,app/ops=*`."""
     if not isinstance(value, str):
@@ -99,6 +112,10 @@ class DeciderSettings(BaseSettings):
     tools: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict, description="sidecars that facts are read through: tool=host:port,…"
     )
+    served: Annotated[dict[str, Path], NoDecode] = Field(
+        default_factory=dict,
+        description="what tools serve: tool=file,… of descriptors, or *.json of MCP tools; drift is held",
+    )
 
     nats_url: str = Field(description="NATS servers, comma separated")
     nats_user: str = Field(default="", description="user in the hub account")
@@ -137,6 +154,8 @@ class DeciderSettings(BaseSettings):
             read["tools"] = _tools(read["tools"])
         if "registrars" in read:
             read["registrars"] = _registrars(read["registrars"])
+        if "served" in read:
+            read["served"] = _served(read["served"])
         if "catalogs" in read:
             read["catalogs"] = _paths(read["catalogs"])
         return read
