@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from decider.admit import admit, admit_facts
 from decider.answer import link_asked, response_of, trace_verdict
 from decider.cedar import Narrowable, RuleCall
 from decider.decide import (
-    check_revocations,
-    check_tenant,
     decide,
     narrow_verdict,
     overbooked,
@@ -25,9 +24,8 @@ from decider.decide import (
     unnarrowed,
 )
 from decider.decision_input import recorded_input
-from decider.delegations import check_delegation
 from decider.egress import inspect
-from decider.envelope import Envelope, House, Refused, asked_of, build_envelope, check_task
+from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
 from decider.facts_reader import read_facts
 from decider.held import end_hold
 from decider.holds import TooManyHolds
@@ -35,7 +33,6 @@ from decider.in_force import InForce
 from decider.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
 from decider.mint import PERMITTING, mint
 from decider.modify import narrowed
-from decider.owner_rules import check_owner_rules, check_visibility
 from decider.parts import Parts, Track
 from decider.record import asked_fields, failure_event, verdict_event
 from decider.rounds import Standing, standing_of
@@ -151,15 +148,10 @@ class Case:
         self, envelope: Envelope, house: House, in_force: InForce, *, modify: bool = True
     ) -> Verdict | Narrowable | Refusal:
         """6 to 9: what stands, what the tool and limits say, what the rules say, what people answered."""
-        outside = check_revocations(envelope, in_force)
-        outside = check_task(envelope) if outside is None else outside
-        outside = check_owner_rules(envelope) if outside is None else outside
-        if outside is not None:
-            return deny(envelope, outside, in_force, self.moment)
-        links = check_delegation(envelope, self.parts.delegations.links, in_force, now_ms=self.moment.now_ms)
-        if isinstance(links, Refusal):
-            return deny(envelope, links, in_force, self.moment)
-        self.envelope = envelope = replace(envelope, delegations=links)
+        admitted = admit(envelope, self.parts.delegations.links, in_force, now_ms=self.moment.now_ms)
+        if isinstance(admitted, Refusal):
+            return deny(envelope, admitted, in_force, self.moment)
+        self.envelope = envelope = admitted
         try:
             facts, standing = await asyncio.gather(
                 read_facts(self.parts, envelope, in_force, self.moment, k_tool=self.k_tool, track=self.track),
@@ -171,8 +163,7 @@ class Case:
             self.seen = seen = await self.parts.limits.look(self._wish(envelope, in_force))
         except StreamsError as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
-        mismatch = check_tenant(envelope, facts)
-        mismatch = check_visibility(envelope, facts) if mismatch is None else mismatch
+        mismatch = admit_facts(envelope, facts)
         if mismatch is not None:
             return deny(envelope, mismatch, in_force, self.moment)
         call = rule_call(envelope, facts, house, seen.context)
@@ -342,10 +333,13 @@ class Case:
 
 async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:
     """Return the envelope with the risk flags of its arguments; large ones are read beside the loop."""
-    allowed = in_force.bundle.egress.get(envelope.method.path)
     if len(envelope.arguments.canonical) <= MAX_INLINE_BYTES:
-        report = inspect(envelope.arguments, allowed=allowed)
-    else:
-        report = await asyncio.to_thread(inspect, envelope.arguments, allowed=allowed)
-    flagged_paths = frozenset(finding.path for finding in report.findings)
-    return replace(envelope, risk_flags=report.flags, flagged=flagged_paths)
+        return flag(envelope, in_force)
+    return await asyncio.to_thread(flag, envelope, in_force)
+
+
+def flag(envelope: Envelope, in_force: InForce) -> Envelope:
+    """Return the envelope with what the egress check found in its arguments, less what the bundle expects."""
+    report = inspect(envelope.arguments, allowed=in_force.bundle.egress.get(envelope.method.path))
+    paths = frozenset(finding.path for finding in report.findings)
+    return replace(envelope, risk_flags=report.flags, flagged=paths)

@@ -14,6 +14,7 @@ from licet.v1.decision_pb2 import (
     DECISION_TYPE_DENY,
     DECISION_TYPE_HOLD,
     DECISION_TYPE_MODIFY,
+    Decision,
 )
 from tests.integration.decider.test_holds import Desk
 from tests.worlds.decisions import TYPES, Ground, House, furnish, refund
@@ -40,10 +41,8 @@ async def activate(house: House, rules: str, manifest: dict[str, Any]) -> None:
     await house.ground.activate()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if (
-            house.permit(await house.decide(refund(minor=1), call_id=f"wait-{version}")).bundle_version
-            >= version
-        ):
+        response = await house.decide(refund(minor=1), call_id=f"wait-{version}")
+        if Decision.FromString(response.signed.payload).bundle_version >= version:
             return
     raise AssertionError("the bundle did not come into force")
 
