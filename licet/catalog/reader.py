@@ -302,3 +302,6 @@ def _check_source(method: Method, facts: Facts, source: Method) -> None:
     _demand(answer, facts.tenant, _IDENTIFIERS, "an identifier")
     for path in facts.preconditions.values():
         answer.kind(path)
+    for rule in method.argument_rules:
+        if rule.visible and answer.kind_of_each(rule.visible) not in _IDENTIFIERS:
+            raise CatalogError(f"the rule on `{rule.path}` looks for `{rule.visible}`, which names nothing")
