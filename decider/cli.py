@@ -5,27 +5,21 @@ named by file, never given as a value.
 """
 
 import asyncio
-import json
 import logging
 import signal
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 from pydantic import ValidationError
 
-from decider.catalog_cli import AsJson, Environment, TrustDomain, catalog_app, fail
+from decider.catalog_cli import catalog_app
 from decider.change_cli import policy_app  # `licet policy`, with all its commands
+from decider.tasks_cli import tasks_app
 from licet.log import configure_logging
 
 __all__ = ["app", "catalog_app", "policy_app", "tasks_app"]
 
 app: Final = typer.Typer(no_args_is_help=True, help="Make decisions.", pretty_exceptions_show_locals=False)
-tasks_app: Final = typer.Typer(
-    no_args_is_help=True, help="Show registered tasks.", pretty_exceptions_show_locals=False
-)
 
 
 def complaints(error: ValidationError) -> list[str]:
@@ -82,47 +76,3 @@ async def _serve(settings: Any) -> int:
     acked = await process.stop()
     logging.shutdown()
     return 0 if acked else 1
-
-
-def _shown(task: Any) -> dict[str, Any]:
-    """Return a task as JSON types; sets become sorted lists."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, frozenset):
-            return sorted(value)
-        if isinstance(value, Mapping):
-            return {name: plain(part) for name, part in value.items()}
-        if is_dataclass(value):
-            return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
-        return value
-
-    shown: dict[str, Any] = plain(task)
-    return shown
-
-
-@tasks_app.callback()
-def _tasks() -> None:
-    """Show registered tasks."""
-
-
-@tasks_app.command("list")
-def tasks_list(
-    file: Annotated[Path, typer.Argument(help="tasks.yaml")],
-    environment: Environment,
-    trust_domain: TrustDomain = "licet.local",
-    as_json: AsJson = False,
-) -> None:
-    """Check a task file and show its tasks."""
-    from decider.process import wall_ms
-    from decider.source import SourceError
-    from decider.tasks import read_tasks
-
-    try:
-        tasks = read_tasks(file, trust_domain=trust_domain, environment=environment, now_ms=wall_ms())
-    except SourceError as error:
-        fail(error)
-    if as_json:
-        typer.echo(json.dumps([_shown(task) for task in tasks.values()], indent=2))
-        return
-    for task in tasks.values():
-        typer.echo(f"{task.task_id:<20} {task.agent:<20} {task.tenant:<12} {task.principal}")

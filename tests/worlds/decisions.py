@@ -77,7 +77,8 @@ class Ground:
         return await activate(wanted, self.nats.settings("setup"))
 
     def settings(self, tools: str, **more: Any) -> DeciderSettings:
-        values: dict[str, Any] = {"listen": "127.0.0.1:0", "dev_identity": True} | more
+        own = {"listen": "127.0.0.1:0", "dev_identity": True, "spool_dir": self.directory / "spool"}
+        values: dict[str, Any] = own | more
         return DeciderSettings(
             environment=ENV,
             keys_dir=self.keys_dir,
@@ -89,7 +90,6 @@ class Ground:
             nats_url=self.nats.url,
             nats_user="decider",
             nats_password_file=self.nats.password_file("decider"),
-            spool_dir=self.directory / "spool",
             **values,
         )
 
