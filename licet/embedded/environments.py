@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from licet.embedded.dev_issuer import ISSUERS_FILE
 from licet.embedded.layout import DataLayout
 from licet.embedded.nats_accounts import AUDIT_WRITER, DECIDER, RECONCILER, SETUP, sidecar_user
-from licet.embedded.nats_server import NatsServer
+from licet.embedded.nats_server import NatsCluster, NatsServer
 from licet.embedded.project import Project, ToolCommand
 from licet.identity import TRUST_DOMAIN_DEV
 
@@ -31,7 +32,7 @@ class Environments:
 
     layout: DataLayout
     project: Project
-    nats: NatsServer
+    nats: NatsServer | NatsCluster
     ports: Mapping[str, int]
     otlp_endpoint: str
 
@@ -82,6 +83,7 @@ class Environments:
             "LICET_TASKS_FILE": str(self.project.policy / "tasks.yaml"),
             "LICET_TOOLS": self._tools(),
             "LICET_MASTER_KEY_FILE": str(self.layout.keys / "master.key"),
+            "LICET_ISSUERS_FILE": str(self.layout.keys / ISSUERS_FILE),
         }
 
     def sidecar(self, tool: str, replica: int) -> dict[str, str]:

@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -98,6 +98,11 @@ class NatsServer:
     def pid(self) -> int | None:
         """Process id, None while it is not running."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    @property
+    def pids(self) -> dict[str, int | None]:
+        """Its process id, by the name that a cluster would have others beside."""
+        return {"nats": self.pid}
 
     def password_file(self, user: str) -> Path:
         """Return where the password of `user` stands."""
@@ -226,14 +231,17 @@ class ClusterPart:
         self._name = name
         self._server = server
         self._routes = tuple(routes)
+        self.reached_by: Mapping[int, int] = {}
+        """Route port to the port at which the other servers reach it, where something stands between."""
 
     def configuration(self, port: int) -> dict[str, Any]:
         """Return the blocks that make it part of the cluster; `port` is its own route port."""
-        others = [f"nats-route://{LOOPBACK}:{route}" for route in self._routes if route != port]
-        return {
-            "server_name": self._server,
-            "cluster": {"name": self._name, "listen": f"{LOOPBACK}:{port}", "routes": others},
-        }
+        reached = {route: f"{LOOPBACK}:{self.reached_by.get(route, route)}" for route in self._routes}
+        others = [f"nats-route://{reached[route]}" for route in self._routes if route != port]
+        block = {"name": self._name, "listen": f"{LOOPBACK}:{port}", "routes": others}
+        if port in self.reached_by:
+            block["advertise"] = reached[port]  # else the others would hear of the port itself
+        return {"server_name": self._server, "cluster": block}
 
 
 class NatsCluster:
@@ -250,6 +258,7 @@ class NatsCluster:
     ) -> None:
         names = [f"n{number}" for number in range(1, size + 1)]
         routes = [_kept_ports(directory / name / "ports.json")["route"] for name in names]
+        self._parts = [ClusterPart("licet", name, routes) for name in names]
         self.servers = tuple(
             NatsServer(
                 directory / name,
@@ -257,10 +266,15 @@ class NatsCluster:
                 tools=tools,
                 sync_always=sync_always,
                 passwords=directory / "users",
-                cluster=ClusterPart("licet", name, routes),
+                cluster=part,
             )
-            for name in names
+            for name, part in zip(names, self._parts, strict=True)
         )
+
+    def reach_by(self, ports: Mapping[int, int]) -> None:
+        """Let the servers reach one another's route ports by other ports; before they start."""
+        for part in self._parts:
+            part.reached_by = dict(ports)
 
     @property
     def url(self) -> str:
@@ -271,10 +285,27 @@ class NatsCluster:
         """Return what `licet.streams.connect` needs to come in as `user`, to any of the servers."""
         return self.servers[0].settings(user, url=self.url)
 
+    def password_file(self, user: str) -> Path:
+        """Return where the password of `user` stands; the same for all."""
+        return self.servers[0].password_file(user)
+
+    @property
+    def pids(self) -> dict[str, int | None]:
+        """Process ids by the servers' names; None for those that are not running."""
+        return {f"nats-{server.directory.name}": server.pid for server in self.servers}
+
     def start(self, timeout_s: float = 2 * START_TIMEOUT_S) -> None:
         """Start all and wait until JetStream has its leader. Raises NatsServerError."""
+        self.launch()
+        self.wait_ready(timeout_s)
+
+    def launch(self) -> None:
+        """Start all without waiting."""
         for server in self.servers:
             server.launch()
+
+    def wait_ready(self, timeout_s: float = 2 * START_TIMEOUT_S) -> None:
+        """Wait until all answer and JetStream has its leader. Raises NatsServerError."""
         for server in self.servers:
             server.wait_ready(timeout_s)
 

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from licet.embedded.dev_issuer import make_dev_issuer
 from licet.embedded.dev_keys import make_dev_keys
 from licet.embedded.environments import Environments, metrics_port
 from licet.embedded.layout import DataLayout
 from licet.embedded.nats_accounts import SETUP
-from licet.embedded.nats_server import NatsServer, NatsServerError
+from licet.embedded.nats_server import NatsCluster, NatsServer, NatsServerError
 from licet.embedded.otlp_receiver import OtlpReceiver
 from licet.embedded.ports import keep_ports
 from licet.embedded.process import Process, StartError, accepts_tcp, answers_http, run_together, stop_together
@@ -58,6 +59,7 @@ class Stack:
         directory: the data directory; made when missing.
         project: what to run.
         replicas: sidecars beside each tool.
+        nats_servers: more than one keep JetStream together, each stream on all of them.
         otlp_endpoint: where spans go; None keeps them in a local file.
         progress: is told each step in a few words.
 
@@ -71,6 +73,7 @@ class Stack:
         project: Project,
         *,
         replicas: int = 1,
+        nats_servers: int = 1,
         otlp_endpoint: str | None = None,
         progress: Progress = _quiet,
     ) -> None:
@@ -90,7 +93,8 @@ class Stack:
         self._ports = keep_ports(self.layout.ports, names)
         self._keeps_traces = otlp_endpoint is None
         self.otlp_endpoint = otlp_endpoint or f"http://127.0.0.1:{self._ports['otlp']}"
-        self.nats = NatsServer(self.layout.nats, environment=project.environment, tools=tools)
+        self._nats_servers = nats_servers
+        self.nats = _nats(self.layout.nats, project.environment, tools, nats_servers)
         self._told = Environments(self.layout, project, self.nats, self._ports, self.otlp_endpoint)
         self.processes: dict[str, Process] = {one.name: one for one in self._make_processes()}
 
@@ -121,7 +125,15 @@ class Stack:
         self.nats.launch()
         self._start_receiver()
         tools = [tool.name for tool in self.project.tools]
-        make_dev_keys(self.layout.keys, self.project.environment, tools, (), TRUST_DOMAIN_DEV)
+        make_dev_keys(
+            self.layout.keys,
+            self.project.environment,
+            tools,
+            (),
+            TRUST_DOMAIN_DEV,
+            approvers=self.project.approvers,
+        )
+        make_dev_issuer(self.layout.keys)
         self.nats.wait_ready()
         self._progress("streams, catalog, bundle, schema")
         asyncio.run(self._apply_streams())
@@ -295,7 +307,8 @@ class Stack:
     async def _apply_streams(self) -> None:
         connection = await connect(self.nats.settings(SETUP), "setup")
         try:
-            await apply_streams(connection, self.project.environment, sizes=EMBEDDED_SIZES)
+            env, replicas = self.project.environment, self._nats_servers
+            await apply_streams(connection, env, replicas=replicas, sizes=EMBEDDED_SIZES)
         finally:
             await connection.close()
 
@@ -330,12 +343,18 @@ class Stack:
             "nats": self.nats.url,
             "otlp": self.otlp_endpoint,
             "metrics": self.metrics,
-            "pids": {"nats": self.nats.pid, **{name: one.pid for name, one in self.processes.items()}},
+            "pids": {**self.nats.pids, **{name: one.pid for name, one in self.processes.items()}},
             "started_at": int(time.time()),
         }
         partial = self.layout.addresses.with_suffix(".partial")
         partial.write_text(json.dumps(addresses, indent=2) + "\n")
         partial.replace(self.layout.addresses)
+
+
+def _nats(directory: Path, environment: str, tools: list[str], servers: int) -> NatsServer | NatsCluster:
+    if servers == 1:
+        return NatsServer(directory, environment=environment, tools=tools)
+    return NatsCluster(directory, environment=environment, tools=tools, size=servers)
 
 
 def _lock(layout: DataLayout) -> int:

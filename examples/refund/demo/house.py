@@ -55,11 +55,17 @@ class House:
     Args:
         directory: a new directory for everything.
         orders: how many orders there are that no case touched.
+        nats_servers: how many keep JetStream together.
         progress: is told each step in a few words.
     """
 
     def __init__(
-        self, directory: Path, *, orders: int = ORDERS, progress: Callable[[str], None] = lambda _: None
+        self,
+        directory: Path,
+        *,
+        orders: int = ORDERS,
+        nats_servers: int = 1,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.directory = directory.resolve()
         self.policy = self.directory / "policy"
@@ -68,7 +74,9 @@ class House:
         project = read_project(PROJECT)
         tools = tuple(_with_orders(tool, orders) for tool in project.tools)
         project = replace(project, policy=self.policy, tools=tools)
-        self.stack = Stack(self.directory / "data", project, replicas=REPLICAS, progress=progress)
+        self.stack = Stack(
+            self.directory / "data", project, replicas=REPLICAS, nats_servers=nats_servers, progress=progress
+        )
         self._numbers = itertools.count(1)
         self._calls = itertools.count(1)
 
