@@ -184,31 +184,40 @@ def catalog_draft(
         typer.Argument(help="FileDescriptorSet with imports, or the answer to MCP's tools/list as *.json"),
     ],
     tool: Annotated[str, typer.Option(help="the tool's name")],
+    out: Annotated[Path | None, typer.Option(help="where it goes; none: to stdout")] = None,
 ) -> None:
-    """Print a first tools.yaml from a descriptor set or a list of MCP tools, every guess marked.
+    """Write a first tools.yaml from a descriptor set or a list of MCP tools, every guess marked.
 
     Example:
         protoc --include_imports --descriptor_set_out=descriptors.binpb finance.proto
-        licet catalog draft descriptors.binpb --tool finance > tools.yaml
-        licet catalog draft mcp_tools.json --tool github > tools.yaml
+        licet catalog draft descriptors.binpb --tool finance --out tools.yaml
+        licet catalog draft mcp_tools.json --tool github --out tools.yaml
     """
     from decider.catalog.descriptors import Descriptors, DescriptorsError
     from decider.catalog.draft import draft
     from decider.catalog.draft_mcp import draft_mcp
+    from decider.catalog.mcp import McpTools, McpToolsError
     from decider.catalog.tools import TOOL_NAME
     from decider.source import SourceError, read_bytes
 
     if not TOOL_NAME.match(tool):
         fail(f"`{tool}` is no tool's name: 1 to 64 of a-z, 0-9, `_`, `-`")
-    if descriptors.suffix == ".json":
-        if not descriptors.exists():
-            fail(f"{descriptors}: cannot be read: there is no such file")
-        typer.echo(draft_mcp(tool, mcp_tools(descriptors)), nl=False)
-        return
+    if out is not None and out.exists():
+        fail(f"`{out}` is there already: a draft would overwrite what its owner wrote")
     try:
-        typer.echo(draft(tool, Descriptors(read_bytes(descriptors))), nl=False)
-    except (DescriptorsError, SourceError) as error:
+        if descriptors.suffix == ".json":
+            text = draft_mcp(tool, McpTools(read_bytes(descriptors)))
+        else:
+            text = draft(tool, Descriptors(read_bytes(descriptors)))
+    except (DescriptorsError, McpToolsError) as error:
+        fail(f"{descriptors}: {error}")
+    except SourceError as error:
         fail(error)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write(out, text.encode())
+        typer.echo(f"{out}: drafted; look at each guess, then: licet catalog lint {out.parent}", err=True)
 
 
 def signed_catalog(file: Path) -> Any:

@@ -1,15 +1,19 @@
 """A first tools.yaml from a service never seen before: strict guesses, and it builds."""
 
+import re
 from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pb2
+from grpc_tools import protoc
+from typer.testing import CliRunner
 
 from decider.catalog.build import build_catalog, entries_of
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.draft import draft, guess_tier
 from decider.catalog.lint import Level, lint_catalog
 from decider.catalog.tools import read_tools
+from decider.catalog_cli import catalog_app
 
 POLICY = Path(__file__).parents[3] / "examples" / "refund" / "policy"
 
@@ -94,3 +98,47 @@ def test_draft_of_the_example_finds_money_resource_and_facts(tmp_path: Path) -> 
 )
 def test_unknown_verbs_and_money_are_guessed_strictly(name: str, money: bool, tier: int) -> None:
     assert guess_tier(name, money=money) == tier
+
+
+QUICKSTART = (Path(__file__).parents[3] / "docs" / "quickstart.md").read_text("utf-8")
+
+
+def fenced(kind: str) -> str:
+    """The first block of a kind in the quickstart."""
+    found = re.search(rf"```{kind}\n(.*?)```", QUICKSTART, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_owner_of_a_new_tool_edits_five_lines_of_the_draft(tmp_path: Path) -> None:
+    """The quickstart's own files; tests/helm/test_quickstart.py goes on from here to the first gated call."""
+    (tmp_path / "notes.proto").write_text(fenced("proto"))
+    out = tmp_path / "descriptors.binpb"
+    command = ["", f"-I{tmp_path}", "--include_imports", f"--descriptor_set_out={out}", "notes.proto"]
+    assert protoc.main(command) == 0
+    done = CliRunner().invoke(
+        catalog_app, ["draft", str(out), "--tool", "notes", "--out", str(tmp_path / "tools.yaml")]
+    )
+    assert done.exit_code == 0, done.output
+    drafted, edited = (tmp_path / "tools.yaml").read_text(), fenced("yaml")
+    unmarked = [line.partition("  #")[0] for line in drafted.splitlines()]
+    changed = [line for line in edited.splitlines() if line not in unmarked]
+    assert 0 < len(changed) <= 5
+    (tmp_path / "tools.yaml").write_text(edited)
+    linted = CliRunner().invoke(catalog_app, ["lint", str(tmp_path)])
+    assert linted.exit_code == 0, linted.output
+
+
+def test_draft_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tools.yaml").write_text("mine")
+    source = str(POLICY / "descriptors.binpb")
+    done = CliRunner().invoke(
+        catalog_app, ["draft", source, "--tool", "finance", "--out", str(tmp_path / "tools.yaml")]
+    )
+    assert done.exit_code == 1
+    assert (tmp_path / "tools.yaml").read_text() == "mine"
+    done = CliRunner().invoke(
+        catalog_app, ["draft", source, "--tool", "finance", "--out", str(tmp_path / "new.yaml")]
+    )
+    assert done.exit_code == 0
+    assert (tmp_path / "new.yaml").read_text().startswith("# A draft")
