@@ -1,7 +1,7 @@
 """How fast budgets are booked: `python bench/budgets.py [--limit N] [--asked N] [--json FILE]`.
 
 A real nats-server; two processes ask for bookings under the same five budgets, many at once, until N times
-as many were asked for as the limit lets through. Then the same, a thirtieth of it, as a plain loop of one atomic
+as many were asked for as the limit lets through. Then a thirtieth of it as a plain loop of one atomic
 batch for each booking: what group commit gains. Checks that exactly the limit was booked, in all five
 budgets. Says the machine's load: both processes, the server and everything else share it.
 """
