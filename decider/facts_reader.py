@@ -16,6 +16,7 @@ from licet.journal import SpoolError
 from licet.refusal import Reason, Refusal
 from licet.statement import canonical
 from licet.streams import StreamsError
+from licet.tracing import OK, rpc
 
 
 async def read_facts(
@@ -41,7 +42,8 @@ async def read_facts(
     if isinstance(decision, Refusal):
         return Refusal(Reason.FACTS_UNAVAILABLE, f"{decision.reason}: {decision.detail}")
     name = f"{telemetry.SPAN_FACTS} {source.path.removeprefix('/')}"
-    with track.recording.span(name, kind=SpanKind.CLIENT, under=track.span) as span:
+    asked = rpc(source.path, parts.reader.address(envelope.catalog.audience))
+    with track.recording.span(name, kind=SpanKind.CLIENT, under=track.span, attributes=asked) as span:
         permit = mint(decision, parts.key)
         fields = facts_fields(decision, envelope, source, k_tool, span.context)
         try:
@@ -52,6 +54,8 @@ async def read_facts(
         except (StreamsError, SpoolError) as error:
             return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
         except ReadFailed as error:
+            span.set(telemetry.RPC_RESPONSE_STATUS_CODE, error.status)
             span.fail(str(Reason.FACTS_UNAVAILABLE))
             return Refusal(Reason.FACTS_UNAVAILABLE, str(error))
+        span.answered(OK)
         return read_answer(envelope, source, answer)

@@ -26,7 +26,11 @@ _OPTIONS: Final = (
 
 
 class ReadFailed(Exception):  # noqa: N818 - the field's word; it is told to callers as FACTS_UNAVAILABLE
-    """The tool gave no answer; `str()` says why, for operators."""
+    """The tool gave no answer; `str()` says why, for operators, `status` with which status it ended."""
+
+    def __init__(self, message: str, status: str = "UNAVAILABLE") -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ToolReader:
@@ -59,8 +63,12 @@ class ToolReader:
             answer = await call(body, metadata=tuple(metadata), timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             # the code alone: what a tool writes beside it may hold what the call or the row holds
-            raise ReadFailed(f"{method}: {error.code().name}") from error
+            raise ReadFailed(f"{method}: {error.code().name}", error.code().name) from error
         return bytes(answer)
+
+    def address(self, audience: str) -> str:
+        """Return where a tool's sidecar listens; empty where nobody said."""
+        return self._addresses.get(audience, "")
 
     def _channel(self, audience: str) -> grpc.aio.Channel:
         found = self._channels.get(audience)

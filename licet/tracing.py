@@ -12,13 +12,14 @@ Spans are written down after the fact as `ReadableSpan`: an SDK span on the path
 also when it is not sampled (docs/adr/0010-spans-after-the-fact.md).
 """
 
+import functools
 import random
 import re
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from opentelemetry.sdk.resources import Resource
@@ -33,6 +34,11 @@ type_attribute = str | bool | int | float | tuple[str, ...]
 
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})\Z")
 _SAMPLED: Final = 1
+OK: Final = "OK"
+SERVER_FAILURES: Final = frozenset(
+    {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+)
+"""How an RPC ends when its server failed; any other status is the caller's to judge (OpenTelemetry, gRPC)."""
 _SCOPE: Final = InstrumentationScope(telemetry.SCOPE, __version__, telemetry.SCHEMA_URL)
 _MAX_QUEUE: Final = 4096
 _BATCH: Final = 256
@@ -88,6 +94,24 @@ def inject(context: TraceContext) -> tuple[tuple[str, str], ...]:
     return (*parent, (telemetry.TRACESTATE, context.tracestate)) if context.tracestate else parent
 
 
+@functools.lru_cache(maxsize=1024)
+def rpc(method: str, server: str = "") -> Mapping[str, type_attribute]:
+    """Return the attributes of an RPC's span; `server` is whom a client asks: host:port, or unix:path."""
+    attributes: dict[str, type_attribute] = {
+        telemetry.RPC_SYSTEM_NAME: telemetry.GRPC,
+        telemetry.RPC_METHOD: method.removeprefix("/"),
+    }
+    host, _, port = server.rpartition(":")
+    if server.startswith("unix:"):
+        attributes[telemetry.SERVER_ADDRESS] = server.removeprefix("unix:")
+    elif port.isascii() and port.isdigit():
+        attributes[telemetry.SERVER_ADDRESS] = host.strip("[]")
+        attributes[telemetry.SERVER_PORT] = int(port)
+    elif server:
+        attributes[telemetry.SERVER_ADDRESS] = server
+    return MappingProxyType(attributes)
+
+
 class Span:
     """One span of a recording; ends once, at the latest with its recording."""
 
@@ -133,6 +157,13 @@ class Span:
         """Mark that enforcement or a part failed. A refusal is no failure and is not marked."""
         self._error = error_type
         self._attributes[telemetry.ERROR_TYPE] = error_type
+
+    def answered(self, status: str, *, failed: bool = False) -> None:
+        """Say with which status the RPC ended, such as `NOT_FOUND`, and whether that is a failure; end."""
+        self._attributes[telemetry.RPC_RESPONSE_STATUS_CODE] = status
+        if failed:
+            self.fail(status)
+        self.end()
 
     def end(self) -> None:
         """End now; a second call changes nothing."""

@@ -246,12 +246,13 @@ class Door:
         forward = Forward(
             permit=permit,
             attempt=attempt,
-            trace=call.trace.forwarding(),
+            trace=call.trace.forwarding(self._parts.tool.address),
             timeout_ms=self._tool_timeout_ms(call, permit),
             request=call.request,
         )
         call.forwarded = True
         answer = await self._parts.tool.call(forward)  # 13: the only line that calls the tool
+        call.trace.answered(answer)
         return self._settle(call, permit, answer)
 
     async def _hindrance(self, call: Call, permit: Permit) -> Refusal | None:

@@ -74,6 +74,10 @@ class Journal(Protocol):
 class Tool(Protocol):
     """The tool behind the door."""
 
+    @property
+    def address(self) -> str:
+        """Where it listens, as gRPC spells it."""
+
     async def ready(self) -> bool:
         """Return whether a connection stands, after a moment's wait; False uses no step up."""
 

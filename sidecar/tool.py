@@ -50,7 +50,8 @@ class SocketTool:
     """
 
     def __init__(self, socket: Path) -> None:
-        self.channel = aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
+        self.address: Final = f"unix:{socket}"
+        self.channel = aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
         self._unary: dict[str, Any] = {}
         self._stream: dict[str, Any] = {}
         self._watch: asyncio.Task[None] | None = None

@@ -4,7 +4,7 @@ Guaranteed: the caller's trace id is kept, its sampled flag cannot hide a refusa
 carries arguments, results or permits. Not guaranteed: that a span arrives; audit is what cannot be lost.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,16 +15,16 @@ from licet import telemetry
 from licet.event import EventKind
 from licet.permit import Permit
 from licet.refusal import Refusal
-from licet.tracing import Recording, Span, TraceContext, Tracing, extract, parse_traceparent
-from sidecar.exchange import Refused, Reply, Request
+from licet.tracing import OK, Recording, Span, TraceContext, Tracing, extract, parse_traceparent, rpc
+from sidecar.exchange import Refused, Reply, Request, ToolAnswer
 
-_NAMES: Final = {number: name for name, number in code_pb2.Code.items()}
+_NAMES: Final[Mapping[int, str]] = {number: name for name, number in code_pb2.Code.items()}
 
 
 class DoorTrace:
     """Writes down what happened to one call; `close` keeps or drops the whole."""
 
-    __slots__ = ("_recording", "_root", "_verify")
+    __slots__ = ("_forward", "_recording", "_root", "_verify")
 
     def __init__(self, tracing: Tracing, request: Request) -> None:
         self._recording: Recording = tracing.record(extract(request.metadata))
@@ -34,6 +34,7 @@ class DoorTrace:
             attributes={telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: request.path[1:256]},
         )
         self._verify: Span | None = None
+        self._forward: Span | None = None
 
     def ids(self) -> dict[str, str]:
         """Return trace and span id for the door event: `permit.verify`, else the door's own span."""
@@ -73,10 +74,19 @@ class DoorTrace:
         """Return the context of the door's own span."""
         return self._root.context
 
-    def forwarding(self) -> TraceContext:
-        """Start the span of the call to the tool and return the context the tool is to hang under."""
+    def forwarding(self, tool: str) -> TraceContext:
+        """Start the span of the call to the tool at an address; return what the tool is to hang under."""
         name = self._root.name
-        return self._recording.span(name, kind=SpanKind.CLIENT, under=self._root).context
+        self._forward = self._recording.span(
+            name, kind=SpanKind.CLIENT, under=self._root, attributes=rpc(name, tool)
+        )
+        return self._forward.context
+
+    def answered(self, answer: ToolAnswer) -> None:
+        """Write down how the tool answered, which is now; a refusal of its guard is no failure."""
+        if self._forward is not None:
+            status = status_name(answer.code)
+            self._forward.answered(status, failed=status != OK and not answer.reason)
 
     def fail(self, error_type: str) -> None:
         """Mark that the door itself failed; a refusal is no failure."""
@@ -102,5 +112,10 @@ class DoorTrace:
             root.set(telemetry.RPC_RESPONSE_STATUS_CODE, reply.refusal.status.value)
             self._recording.keep()
         else:
-            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, _NAMES.get(reply.code, "UNKNOWN"))
+            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, status_name(reply.code))
         self._recording.close()
+
+
+def status_name(code: int) -> str:
+    """Return how gRPC calls a status."""
+    return _NAMES.get(code, "UNKNOWN")

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import grpc
 from opentelemetry.trace import SpanKind
 
-from licet import telemetry
+from licet.guard.method import served
 from licet.log import of_trace
-from licet.tracing import Recording, Span, Tracing, extract
+from licet.tracing import Recording, Span, Tracing, extract, rpc
 
 
 class ToolSpans:
@@ -22,10 +22,10 @@ class ToolSpans:
         """Record one call of `fin.v1.Finance/<method>`."""
         recording = self._tracing.record(extract(tuple(context.invocation_metadata())))
         name = f"fin.v1.Finance/{method}"
-        attributes = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: name}
         with of_trace(recording.trace_id):
             try:
-                with recording.span(name, kind=SpanKind.SERVER, attributes=attributes) as span:
+                span = recording.span(name, kind=SpanKind.SERVER, attributes=rpc(name))
+                with served(span, context):
                     yield recording, span
             finally:
                 recording.close()

@@ -37,7 +37,7 @@ from licet.client.exchange import (
 )
 from licet.client.settings import ClientSettings
 from licet.refusal import Reason
-from licet.telemetry import REASON, SPAN_DECIDE
+from licet.telemetry import SPAN_DECIDE
 from licet.tracing import Recording, Span, TraceContext, Tracing, configure, inject
 from licet.v1 import decider_pb2_grpc
 from licet.v1.decider_pb2 import ListVisibleMethodsRequest
@@ -80,6 +80,7 @@ class Client:
         self._identity = identity
         self._tracing = tracing or Tracing("licet-agent")
         self._waits = spans.Waits()
+        self._addresses = {"": decider, **tools}  # no tool has an empty name
         self._retries = retries
 
     @classmethod
@@ -167,17 +168,17 @@ class Client:
         deadline = time.monotonic() + timeout
         recording, span = spans.begin(self._tracing, step.method, step.task, step.call_id, self._identity)
         try:
-            for attempt in range(self._retries):
-                try:
-                    return self._once(tool, step, deserializer, deadline, (recording, span))
-                except (Refused, Unavailable) as error:
-                    pause_s = RETRY_AFTER_S[min(attempt, len(RETRY_AFTER_S) - 1)]
-                    if not may_ask_again(error) or _left(deadline) <= pause_s:
-                        raise
-                    time.sleep(pause_s)
-            return self._once(tool, step, deserializer, deadline, (recording, span))
+            with spans.ended(span):
+                for attempt in range(self._retries):
+                    try:
+                        return self._once(tool, step, deserializer, deadline, (recording, span))
+                    except (Refused, Unavailable) as error:
+                        pause_s = RETRY_AFTER_S[min(attempt, len(RETRY_AFTER_S) - 1)]
+                        if not may_ask_again(error) or _left(deadline) <= pause_s:
+                            raise
+                        time.sleep(pause_s)
+                return self._once(tool, step, deserializer, deadline, (recording, span))
         except GateError as error:
-            span.set(REASON, error.reason)
             if isinstance(error, Refused) and error.reason == Reason.SPENT and not error.outcome:
                 error.outcome = self._quiet_outcome(error.decision)
             raise
@@ -192,12 +193,13 @@ class Client:
         deadline: float,
         trace: tuple[Recording, Span],
     ) -> Any:
-        with spans.step(*trace, SPAN_DECIDE, self._waits.of(step.task, step.call_id)) as span:
+        links = self._waits.of(step.task, step.call_id)
+        with spans.step(*trace, SPAN_DECIDE, self._addresses[""], links) as span:
             permitted = self.decide(step, timeout=_left(deadline), trace=inject(span.context))
         method: Any = self._channels[tool].unary_unary(
             step.method, request_serializer=bytes, response_deserializer=deserializer
         )
-        with spans.step(*trace, step.method.removeprefix("/")) as span:
+        with spans.step(*trace, step.method.removeprefix("/"), self._addresses[tool]) as span:
             metadata = (*self._own, *permitted.metadata(), *inject(span.context))
             try:
                 return method(permitted.body, timeout=_left(deadline), metadata=metadata)

@@ -11,12 +11,11 @@ from opentelemetry.trace import SpanKind
 
 from licet import telemetry
 from licet.client.errors import Denied, GateError, Held, Refused
-from licet.tracing import Recording, Span, TraceContext, Tracing
+from licet.tracing import OK, Recording, Span, TraceContext, Tracing, rpc
 
-OK: Final = "OK"
 MAX_WAITS: Final = 1024
+UNKNOWN: Final = "UNKNOWN"
 _ANSWERS: Final = (Denied, Held, Refused)
-_RPC: Final = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC}
 
 
 def current() -> TraceContext | None:
@@ -79,29 +78,54 @@ class Waits:
 
 
 @contextmanager
-def step(recording: Recording, span: Span, name: str, links: Sequence[TraceContext] = ()) -> Iterator[Span]:
-    """Record one request under the agent's span. A denial, a hold, a refusal are answers, no errors."""
-    made = recording.span(name, kind=SpanKind.CLIENT, under=span, links=links, attributes=_RPC)
-    made.set(telemetry.RPC_METHOD, name)
+def step(
+    recording: Recording, span: Span, name: str, server: str, links: Sequence[TraceContext] = ()
+) -> Iterator[Span]:
+    """Record one request to `server` under the agent's span, and what it ended with.
+
+    A denial, a hold, a refusal are answers, no errors. A request may be made again: what the agent's span
+    itself ends with is said by `ended`.
+    """
+    made = recording.span(name, kind=SpanKind.CLIENT, under=span, links=links, attributes=rpc(name, server))
     try:
         yield made
     except GateError as error:
         made.set(telemetry.RPC_RESPONSE_STATUS_CODE, _status(error.__cause__))
-        made.set(telemetry.REASON, error.reason)
-        if not isinstance(error, _ANSWERS):
-            made.fail(error.reason)
+        _judge(made, error)
         raise
     except grpc.RpcError as error:  # the tool's own answer
-        made.set(telemetry.RPC_RESPONSE_STATUS_CODE, _status(error))
-        made.fail(_status(error))
+        made.answered(_status(error), failed=True)
         raise
     except BaseException as error:
+        made.answered(UNKNOWN)
         made.fail(type(error).__name__)
         raise
     else:
-        made.set(telemetry.RPC_RESPONSE_STATUS_CODE, OK)
+        made.answered(OK)
     finally:
         made.end()
+
+
+@contextmanager
+def ended(span: Span) -> Iterator[None]:
+    """Say on the agent's span with what its call ended, where that was no answer of the tool."""
+    try:
+        yield
+    except GateError as error:
+        _judge(span, error)
+        raise
+    except grpc.RpcError as error:
+        span.fail(_status(error))
+        raise
+    except BaseException as error:
+        span.fail(type(error).__name__)
+        raise
+
+
+def _judge(span: Span, error: GateError) -> None:
+    span.set(telemetry.REASON, error.reason)
+    if not isinstance(error, _ANSWERS):
+        span.fail(error.reason)
 
 
 def _status(error: BaseException | None) -> str:

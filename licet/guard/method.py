@@ -1,7 +1,8 @@
 """A method of the tool, executed under its permits: from a gRPC handler's call to the guard and back."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -15,9 +16,11 @@ from licet.guard.step import Spend
 from licet.log import of_trace
 from licet.permit import Presented
 from licet.refusal import Reason, Refusal
-from licet.tracing import Recording, Span, TraceContext, Tracing, extract
+from licet.tracing import OK, SERVER_FAILURES, Recording, Span, TraceContext, Tracing, extract, rpc
 
 ReplyT = TypeVar("ReplyT", bound=Message)
+
+UNKNOWN: Final = "UNKNOWN"
 
 Pairs = tuple[tuple[str, str | bytes], ...]
 
@@ -68,7 +71,21 @@ class GuardedMethod(Generic[ReplyT]):
         sent: Pairs,
         recording: Recording,
     ) -> Done[ReplyT]:
-        server = self._server_span(recording)
+        name = self._path.removeprefix("/")
+        server = recording.span(name, kind=SpanKind.SERVER, attributes=rpc(name))
+        with served(server, context):
+            return self._committed(request, context, change, sent, server=server, recording=recording)
+
+    def _committed(
+        self,
+        request: Message,
+        context: grpc.ServicerContext,
+        change: Callable[[Spend], ReplyT],
+        sent: Pairs,
+        *,
+        server: Span,
+        recording: Recording,
+    ) -> Done[ReplyT]:
         commit = recording.span(telemetry.SPAN_LEDGER_COMMIT, under=server)
         call = call_of(self._path, request, sent, commit.context)
 
@@ -86,16 +103,37 @@ class GuardedMethod(Generic[ReplyT]):
             abort(context, Refusal(Reason.OUTCOME_UNKNOWN, str(error)))
         if isinstance(done, Refusal):
             server.set(telemetry.REASON, done.reason)
+            server.answered(done.status)
             abort(context, done, no_effect=no_effect)
         context.set_trailing_metadata(((metadata.EFFECT, STORED if done.stored else EXECUTED),))
         commit.set(telemetry.SPEND_ID, done.spend_id)
         commit.set(telemetry.LEDGER_CHANGE_ID, done.change_ids)
         return done
 
-    def _server_span(self, recording: Recording) -> Span:
-        name = self._path.removeprefix("/")
-        attributes = {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: name}
-        return recording.span(name, kind=SpanKind.SERVER, attributes=attributes)
+
+@contextmanager
+def served(span: Span, context: grpc.ServicerContext) -> Iterator[None]:
+    """Say on a server's span with which status its call ends, unless that was said; a failure is an error.
+
+    What a handler raises without a status ends as UNKNOWN, as grpcio has it.
+    """
+    try:
+        yield
+    except BaseException:
+        if not span.ended_ns:
+            status = _status(context.code())  # type: ignore[attr-defined] # the stubs do not know it
+            span.answered(status, failed=status in SERVER_FAILURES)
+        raise
+    else:
+        span.answered(OK)
+
+
+def _status(code: object) -> str:
+    """Return the name of a status as grpcio keeps it: an enum, its number, or nothing."""
+    if isinstance(code, grpc.StatusCode):
+        return str(code.name)
+    names = (one.name for one in grpc.StatusCode if code and one.value[0] == code)
+    return str(next(names, UNKNOWN))
 
 
 def call_of(path: str, request: Message, sent: Pairs, trace: TraceContext | None) -> Call:

@@ -13,5 +13,7 @@ from examples.refund.demo.house import House
 @pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     directory: Path = tmp_path_factory.mktemp("h")
-    with House(directory / "house") as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LICET_LOG_LEVEL", "debug")  # what may be logged at all is searched for secrets
+        with House(directory / "house") as running:
+            yield running

@@ -92,6 +92,8 @@ class FakeSpend:
 class FakeTool:
     """Keeps what it got and answers what it was told."""
 
+    address = "unix:/run/tool.sock"
+
     def __init__(self) -> None:
         self.reachable = True
         self.got: list[Forward] = []

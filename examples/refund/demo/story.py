@@ -19,7 +19,7 @@ from examples.refund.demo.wire import OPTIONS
 from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
 from licet import telemetry
 from licet.embedded.process import Process
-from licet.tracing import Recording, Span, inject
+from licet.tracing import OK, Recording, Span, inject, rpc
 
 ORDER: Final = "O3"
 """Its `refund_allowed` is false."""
@@ -75,16 +75,25 @@ class Ungated:
 class _PlainTools:
     """The tool's stub as an agent without a gate has it: the tool-call id is only written down."""
 
-    def __init__(self, stub: FinanceStub, recording: Recording, root: Span) -> None:
-        self._stub, self._recording, self._root = stub, recording, root
+    def __init__(self, stub: FinanceStub, address: str, recording: Recording, root: Span) -> None:
+        self._stub, self._address = stub, address
+        self._recording, self._root = recording, root
 
     def __getattr__(self, name: str) -> Any:
         def call(request: Message, *, call_id: str) -> Any:
             recording, under = self._recording, self._root
-            attributes = {telemetry.GEN_AI_TOOL_NAME: name, telemetry.GEN_AI_TOOL_CALL_ID: call_id}
+            attributes = {
+                telemetry.GEN_AI_OPERATION_NAME: telemetry.EXECUTE_TOOL,
+                telemetry.GEN_AI_TOOL_NAME: name,
+                telemetry.GEN_AI_TOOL_CALL_ID: call_id,
+            }
             tool = recording.span(f"{telemetry.SPAN_EXECUTE_TOOL} {name}", under=under, attributes=attributes)
-            with tool, recording.span(f"fin.v1.Finance/{name}", kind=SpanKind.CLIENT, under=tool) as span:
-                return getattr(self._stub, name)(request, timeout=10, metadata=inject(span.context))
+            method = f"fin.v1.Finance/{name}"
+            asked = rpc(method, self._address)
+            with tool, recording.span(method, kind=SpanKind.CLIENT, under=tool, attributes=asked) as span:
+                reply = getattr(self._stub, name)(request, timeout=10, metadata=inject(span.context))
+                span.answered(OK)
+            return reply
 
         return call
 
@@ -95,7 +104,7 @@ def tell_ungated(house: House, tool: Ungated) -> Told:
     calls, balance = refund_calls(tool.calls), balance_minor(tool.ledger)
     step = house.wire.step(house.call_id(), "", "invoke_agent refund-bot")
     with grpc.insecure_channel(address, options=OPTIONS) as channel:
-        tools = _PlainTools(FinanceStub(channel), step.recording, step.root)
+        tools = _PlainTools(FinanceStub(channel), address, step.recording, step.root)
         ticket = handle(tools, ORDER, ("call_a", "call_b", "call_c"))
     step.recording.close()
     return Told(

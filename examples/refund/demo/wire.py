@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind
 from licet import metadata, telemetry
 from licet.refusal import DOMAIN
 from licet.strict import canonical
-from licet.tracing import Recording, Span, Tracing, inject
+from licet.tracing import Recording, Span, Tracing, inject, rpc
 from licet.v1 import decider_pb2, decider_pb2_grpc, decision_pb2
 from licet.v1.decision_pb2 import Codec, Decision
 
@@ -74,6 +74,7 @@ class Wire:
 
     def __init__(self, decider: str, sidecars: Sequence[str], identity: str, tracing: Tracing) -> None:
         self.identity = identity
+        self._addresses = (decider, *sidecars)
         self._tracing = tracing
         self._decider_channel = grpc.insecure_channel(decider, options=OPTIONS)
         self._decider = decider_pb2_grpc.DeciderServiceStub(self._decider_channel)
@@ -87,14 +88,11 @@ class Wire:
     def step(self, call_id: str, task_id: str, name: str = f"{telemetry.SPAN_EXECUTE_TOOL} refund") -> Step:
         """Begin a step with a trace of its own; `name` is its first span. Close its recording in the end."""
         recording = self._tracing.record()
-        root = recording.span(
-            name,
-            attributes={
-                telemetry.GEN_AI_OPERATION_NAME: telemetry.EXECUTE_TOOL,
-                telemetry.GEN_AI_TOOL_NAME: "issue_refund",
-                telemetry.GEN_AI_TOOL_CALL_ID: call_id,
-            },
-        )
+        operation = name.partition(" ")[0]
+        root = recording.span(name, attributes={telemetry.GEN_AI_OPERATION_NAME: operation})
+        if operation == telemetry.EXECUTE_TOOL:
+            root.set(telemetry.GEN_AI_TOOL_NAME, "issue_refund")
+            root.set(telemetry.GEN_AI_TOOL_CALL_ID, call_id)
         return Step(call_id, task_id, recording, root)
 
     def decide(self, step: Step, method: str, body: bytes) -> Asked:
@@ -106,11 +104,19 @@ class Wire:
             task_id=step.task_id,
             call_id=step.call_id,
         )
-        with step.recording.span(telemetry.SPAN_DECIDE, kind=SpanKind.CLIENT, under=step.root) as span:
+        asked_of = rpc(telemetry.SPAN_DECIDE, self._addresses[0])
+        with step.recording.span(
+            telemetry.SPAN_DECIDE, kind=SpanKind.CLIENT, under=step.root, attributes=asked_of
+        ) as span:
             identity = ((metadata.DEV_IDENTITY, self.identity),)
-            answer = self._decider.Decide(
-                request, timeout=TIMEOUT_S, metadata=(*identity, *inject(span.context))
-            )
+            try:
+                answer = self._decider.Decide(
+                    request, timeout=TIMEOUT_S, metadata=(*identity, *inject(span.context))
+                )
+            except grpc.RpcError as error:
+                span.answered(reply_of(error).status, failed=True)
+                raise
+            span.answered(OK)
         decision = decision_pb2.Decision.FromString(answer.signed.payload)
         asked = Asked(canonical(answer.signed), decision, answer.refusal.reason)
         step.asked.append(asked)
@@ -127,7 +133,10 @@ class Wire:
         timeout: float = TIMEOUT_S,
     ) -> Reply:
         """Send a call to one replica, with whatever stands in the permit's place."""
-        span = step.recording.span(method.lstrip("/"), kind=SpanKind.CLIENT, under=step.root)
+        asked_of = rpc(method.lstrip("/"), self._addresses[1 + replica])
+        span = step.recording.span(
+            method.lstrip("/"), kind=SpanKind.CLIENT, under=step.root, attributes=asked_of
+        )
         sent: tuple[tuple[str, str | bytes], ...] = (
             (metadata.DEV_IDENTITY, self.identity),
             (metadata.CALL_ID, step.call_id),
@@ -143,7 +152,7 @@ class Wire:
             span.set(telemetry.REASON, reply.reason)
         else:
             reply = Reply(OK, OK, body)
-        span.end()
+        span.answered(reply.status)
         step.replies.append(reply)
         return reply
 
