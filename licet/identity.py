@@ -7,6 +7,7 @@ holds an id: that is the transport's word.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 TRUST_DOMAIN_DEV = "licet.local"
 """Trust domain of the identities that are made for development."""
@@ -39,8 +40,13 @@ def parse_spiffe_id(text: str) -> SpiffeId | None:
     Refuses another scheme or another case of it, user info, port, query, fragment, percent-encoding, an
     empty path, empty, `.` and `..` segments, a trailing slash, and more than 2,048 bytes. Never raises.
     """
+    return _parsed(text) if len(text) <= MAX_SPIFFE_ID_BYTES else None
+
+
+@lru_cache(maxsize=1_024)  # the same few callers come again and again
+def _parsed(text: str) -> SpiffeId | None:
     scheme, separator, rest = text.partition("://")
-    if scheme != "spiffe" or not separator or len(text) > MAX_SPIFFE_ID_BYTES:
+    if scheme != "spiffe" or not separator:
         return None
     trust_domain, _, path = rest.partition("/")
     if not _TRUST_DOMAIN.fullmatch(trust_domain):

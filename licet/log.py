@@ -12,9 +12,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -29,20 +27,25 @@ _EVENT: Final = re.compile(r"[a-z_]+(\.[a-z_]+)+\Z")
 _TRACE_ID: Final[ContextVar[str]] = ContextVar("licet_trace_id", default="")
 
 
-@contextmanager
-def of_trace(trace_id: str) -> Iterator[None]:
+class of_trace:  # noqa: N801 - reads as the function it is to its callers
     """Give every log line that is written inside this trace id, also by tasks that begin here.
 
     Inside of another trace the inner one counts; an empty id changes nothing.
     """
-    if not trace_id:
-        yield
-        return
-    token = _TRACE_ID.set(trace_id)
-    try:
-        yield
-    finally:
-        _TRACE_ID.reset(token)
+
+    __slots__ = ("_token", "_trace_id")
+
+    def __init__(self, trace_id: str) -> None:
+        self._trace_id = trace_id
+        self._token: Token[str] | None = None
+
+    def __enter__(self) -> None:
+        if self._trace_id:
+            self._token = _TRACE_ID.set(self._trace_id)
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _TRACE_ID.reset(self._token)
 
 
 class _JsonLines(logging.Formatter):

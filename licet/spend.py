@@ -47,14 +47,9 @@ def spend_id(  # noqa: PLR0917 - the order is the order of the hash
     The first 16 bytes of the SHA-256 of `licet-spend-v1`, a zero byte, and each part as its length (u32,
     big-endian) and its UTF-8 bytes.
     """
-    digest = sha256(b"licet-spend-v1\0")
-    for part in (environment, tenant, audience, agent, task_id, call_id):
-        digest.update(_prefixed(part.encode()))
-    return digest.digest()[:16].hex()
-
-
-def _prefixed(part: bytes) -> bytes:
-    return len(part).to_bytes(4, "big") + part
+    parts = [part.encode() for part in (environment, tenant, audience, agent, task_id, call_id)]
+    spelled = b"".join([len(part).to_bytes(4, "big") + part for part in parts])
+    return sha256(b"licet-spend-v1\0" + spelled).hexdigest()[:32]
 
 
 def reserve_payload(

@@ -44,11 +44,8 @@ class Request:
 
     def values(self, key: str) -> tuple[bytes, ...]:
         """Return every value of `key` as bytes, in order."""
-        return tuple(
-            value if isinstance(value, bytes) else value.encode()
-            for name, value in self.metadata
-            if name == key
-        )
+        found = [value for name, value in self.metadata if name == key]
+        return tuple([value if isinstance(value, bytes) else value.encode() for value in found])
 
     def value(self, key: str) -> str:
         """Return the one text value of `key`; empty when there is none or more than one."""

@@ -89,7 +89,12 @@ class GrpcDoor(grpc.GenericRpcHandler):
         text = path if isinstance(path, str) else path.decode("utf-8", "replace")
         if text in self._streams():
             return self.streaming(text)
-        return grpc.stream_unary_rpc_method_handler(partial(self._unary, text))
+
+        async def unary(messages: Any, context: Any) -> bytes:
+            return await self._unary(text, messages, context)
+
+        # No `partial`: grpcio asks of each call's handler what it is, and of a partial that takes long.
+        return grpc.stream_unary_rpc_method_handler(unary)
 
     def streaming(self, path: str) -> Any:
         """Return the handler of a path that streams: a refusal comes as a status, after no message."""

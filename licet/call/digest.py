@@ -5,7 +5,6 @@ guess an order number and an amount from a digest, so it may stand in audit. It 
 signature: whoever holds the tool's key (decider, that tool's sidecar and guard) can compute it.
 """
 
-import hashlib
 import hmac
 
 CALL_DOMAIN = b"licet-call-v1\0"
@@ -31,11 +30,9 @@ def call_digest(k_tool: bytes, codec: int, method: str, method_digest: bytes, en
     """
     if len(k_tool) != KEY_BYTES:
         raise ValueError(f"a tool key has {KEY_BYTES} bytes, not {len(k_tool)}")
-    mac = hmac.new(k_tool, CALL_DOMAIN + codec.to_bytes(4, "big"), hashlib.sha256)
-    for part in (method.encode(), method_digest, encoded):
-        mac.update(len(part).to_bytes(4, "big"))
-        mac.update(part)
-    return mac.digest()
+    parts = (method.encode(), method_digest, encoded)
+    spelled = b"".join([len(part).to_bytes(4, "big") + part for part in parts])
+    return hmac.digest(k_tool, CALL_DOMAIN + codec.to_bytes(4, "big") + spelled, "sha256")
 
 
 def left_out_mark(body: bytes, k_tool: bytes) -> str:

@@ -55,6 +55,29 @@ def fit(fields: Mapping[str, Any]) -> dict[str, Any]:
     return fitting
 
 
+def event_of(own: Mapping[str, Any], fields: Mapping[str, Any]) -> Event:
+    """Return the event of the journal's `own` fields and `fields`, as `fit` would have them.
+
+    Raises ValueError as `fit`.
+    """
+    if OWN.isdisjoint(fields) and all(_is_short(fields.get(name)) for name in _LISTS):
+        try:
+            event = Event(**own, **fields)
+        except (ValueError, TypeError):
+            pass  # text to be mended, or a field to be named in the refusal
+        else:
+            if event.ByteSize() <= MAX_TEXT_BYTES:  # so each text of it is short enough: nearly every event
+                return event
+    try:
+        return Event(**own, **fit(fields))
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _is_short(items: Any) -> bool:
+    return not items or (len(items) <= MAX_ITEMS and sum(map(len, map(str, items))) <= MAX_ITEM_BYTES // 4)
+
+
 def _short(value: Any) -> str:
     return _text(value, MAX_TEXT_BYTES)
 
@@ -96,4 +119,9 @@ def _text(value: object, limit: int) -> str:
     return f"{kept}…[{len(raw) - len(kept.encode())} bytes more]"
 
 
+_LISTS: Final = frozenset(
+    field.name
+    for field in Event.DESCRIPTOR.fields
+    if field.type == FieldDescriptor.TYPE_STRING and field.is_repeated
+)
 _RULES: Final = {field.name: _rule(field) for field in Event.DESCRIPTOR.fields if field.name not in OWN}

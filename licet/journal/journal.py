@@ -17,7 +17,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -31,7 +31,7 @@ from licet.event import (
     event_hash,
     uuid7,
 )
-from licet.journal.event_text import fit
+from licet.journal.event_text import event_of, fit
 from licet.journal.queue import CAP_BYTES, MSG_ID_BYTES, DurableQueue, Letter
 from licet.journal.spool import SpoolError
 from licet.log import log
@@ -39,7 +39,6 @@ from licet.sealed import payload_ref
 from licet.statement import PayloadType, SigningKey, canonical
 from licet.streams.errors import StoreUnavailable
 from licet.streams.publisher import Publishing
-from licet.v1.event_pb2 import Event
 from licet.v1.statement_pb2 import Signed
 
 logger = logging.getLogger(__name__)
@@ -122,7 +121,7 @@ class Journal:
         queue = await DurableQueue.open(directory, publisher=publisher, cap_bytes=cap_bytes)
         journal = cls(queue, Source(source, environment, subject, payload_subject), checkpoint_key, clock)
         previous = _swap_stream(directory / STREAM_FILE, journal.stream)
-        journal._write(EventKind.PROCESS_STARTED, previous_stream=previous, detail=_recovered(queue))
+        journal._write(EventKind.PROCESS_STARTED, {"detail": _recovered(queue)}, previous_stream=previous)
         await queue.synced()
         journal._timer = asyncio.create_task(journal._checkpoint_loop(checkpoint_s))
         return journal
@@ -213,19 +212,19 @@ class Journal:
             self._timer.cancel()
             await asyncio.gather(self._timer, return_exceptions=True)
         with contextlib.suppress(SpoolError):
-            self._write(EventKind.PROCESS_STOPPED, checkpoint=self._sign())
+            self._write(EventKind.PROCESS_STOPPED, {}, checkpoint=self._sign())
         self._closed = True
         return await self._queue.close(drain_s)
 
     def _record(self, kind: EventKind, fields: dict[str, Any], sealing: Sealing | None) -> tuple[str, int]:
         if self._closed:
             raise SpoolError("the journal is closed")
-        fitting = fit(fields)
-        time_us = fitting.pop("time_us", 0) or self._clock()
+        time_us = fields.pop("time_us", 0) or self._clock()
         event_id = uuid7(time_us // 1_000, os.urandom(10))
         if sealing is not None:
-            fitting["payload_ref"] = self._carry(sealing(event_id))
-        recorded = self._write(kind, event_id, time_us, **fitting)
+            fields = fit(fields)  # what no event can say is refused before a payload is spooled for it
+            fields["payload_ref"] = self._carry(sealing(event_id))
+        recorded = self._write(kind, fields, event_id, time_us)
         if self._seq - self._checkpointed >= CHECKPOINT_EVENTS:
             self._checkpoint()
         return recorded
@@ -236,23 +235,24 @@ class Journal:
         self._queue.put(Letter(self._source.payload_subject, ref[:MSG_ID_BYTES], sealed))
         return ref
 
-    def _write(self, kind: EventKind, event_id: str = "", time_us: int = 0, **fields: Any) -> tuple[str, int]:
+    def _write(
+        self, kind: EventKind, fields: Mapping[str, Any], event_id: str = "", time_us: int = 0, **own: Any
+    ) -> tuple[str, int]:
         """Chain and spool one event; the chain moves on only when the spool took it."""
         time_us = time_us or self._clock()
         event_id = event_id or uuid7(time_us // 1_000, os.urandom(10))
-        event = Event(
-            version=EVENT_VERSION,
-            event_id=event_id,
-            source=self._source.spiffe_id,
-            stream=self.stream,
-            seq=self._seq + 1,
-            prev_hash=self._tip,
-            time_us=time_us,
-            kind=kind,
-            environment=self._source.environment,
-            **fields,
-        )
-        body = canonical(event)
+        own |= {
+            "version": EVENT_VERSION,
+            "event_id": event_id,
+            "source": self._source.spiffe_id,
+            "stream": self.stream,
+            "seq": self._seq + 1,
+            "prev_hash": self._tip,
+            "time_us": time_us,
+            "kind": kind,
+            "environment": self._source.environment,
+        }
+        body = canonical(event_of(own, fields))
         position = self._queue.put(Letter(self._source.subject, event_id, body))
         self._seq += 1
         self._tip = event_hash(self._tip, body)
@@ -266,7 +266,7 @@ class Journal:
     def _checkpoint(self) -> None:
         """Sign everything before; the checkpoint is itself the next event of the chain."""
         with contextlib.suppress(SpoolError):  # whoever appends next learns of it
-            self._write(EventKind.CHECKPOINT, checkpoint=self._sign())
+            self._write(EventKind.CHECKPOINT, {}, checkpoint=self._sign())
             self._checkpointed = self._seq
 
     async def _checkpoint_loop(self, every_s: float) -> None:

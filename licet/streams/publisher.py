@@ -29,6 +29,7 @@ MAX_IN_FLIGHT: Final = 8_192
 """Acks waited for at once; one more is refused, so a dead server cannot fill our memory."""
 DEFAULT_TIMEOUT_S: Final = 2.0
 
+_PLAIN_ACK: Final = re.compile(rb'\{"stream":"([A-Za-z0-9_-]{1,255})","seq":([1-9][0-9]{0,18})\}')
 _FORBIDDEN: Final = re.compile(r'permissions violation for publish to "([^"]*)"', re.IGNORECASE)
 
 
@@ -199,6 +200,9 @@ def parse_ack(data: bytes, headers: dict[str, str]) -> PubAck | StoreRefused | S
     """Read a JetStream publish ack; anything that is not exactly one is StoreUnavailable."""
     if not data and headers.get("Status") == "503":
         return StoreUnavailable("no stream takes this subject", maybe_stored=False)
+    plain = _PLAIN_ACK.fullmatch(data)
+    if plain is not None:  # nearly every one; anything else is read in full
+        return PubAck(plain[1].decode("ascii"), int(plain[2]))
     try:
         answer = json.loads(data)
         if "error" in answer:

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from licet.journal.event_text import LONG_TEXT, MAX_EVENT_BYTES, MAX_LONG_TEXT_BYTES, MAX_TEXT_BYTES, OWN, fit
+from licet.journal.event_text import (
+    LONG_TEXT,
+    MAX_EVENT_BYTES,
+    MAX_LONG_TEXT_BYTES,
+    MAX_TEXT_BYTES,
+    OWN,
+    event_of,
+    fit,
+)
 from licet.v1.event_pb2 import Event
 
 TEXTS = [
@@ -27,6 +35,31 @@ def test_what_says_nothing_is_left_out_and_makes_the_same_event() -> None:
     fields: dict[str, Any] = {"detail": "", "rule_ids": (), "round": 0, "reason": "SPENT"}
     assert fit(fields) == {"reason": "SPENT"}
     assert Event(**fit(fields)) == Event(**fields)
+
+
+VALUES = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(["x" * 600, "é" * 1_500, "a\udcffb", "\udcff" * 2_000, "x" * 20_000]),
+)
+
+
+@given(
+    fields=st.dictionaries(st.sampled_from(TEXTS), VALUES, max_size=5)
+    | st.dictionaries(st.sampled_from(LISTS), st.lists(VALUES, max_size=70), max_size=2),
+    numbers=st.dictionaries(st.sampled_from(["round", "amount_minor"]), st.integers(0, 1 << 31)),
+)
+@settings(max_examples=200)
+def test_the_short_way_makes_the_event_that_the_long_way_makes(
+    fields: dict[str, Any], numbers: dict[str, int]
+) -> None:
+    own = {"kind": "door.passed", "seq": 7}
+    assert event_of(own, fields | numbers) == Event(**own, **fit(fields | numbers))
+
+
+@pytest.mark.parametrize("fields", [{"no_such_field": ""}, {"seq": 8}, {"tier": "four"}, {"round": 1 << 40}])
+def test_no_way_makes_an_event_of_what_no_event_has(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        event_of({"kind": "door.passed"}, fields)
 
 
 def test_five_megabytes_become_a_marked_beginning() -> None:
