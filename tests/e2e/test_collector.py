@@ -27,7 +27,7 @@ from licet.identity import TRUST_DOMAIN_DEV
 
 ROOT = Path(__file__).parents[2]
 ROTEL = importlib.util.find_spec("rotel")
-WITHIN_S = 30
+WITHIN_S = 90
 AGENT = "spiffe://licet.local/dev/agent/refund-bot"
 HELD_ABOVE = 6_000
 HOLD = f"""

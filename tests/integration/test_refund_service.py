@@ -23,7 +23,7 @@ from tests.worlds.guarded_tool import QuickMint, preconditions
 from tests.worlds.mint import refund
 
 ROOT = Path(__file__).parents[2]
-START_S = 20.0
+START_S = 60.0
 TIMEOUT_S = 10.0
 FACTS = {"order.version": 1, "order.tenant": "t1", "order.status": "paid"}
 

@@ -74,7 +74,7 @@ pathlib.Path({str(pid_file)!r}).write_text(str(child.pid))
 time.sleep(60)
 """
     parent = subprocess.Popen([sys.executable, "-c", code])
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < end:
         time.sleep(0.02)
     child_pid = int(pid_file.read_text())

@@ -185,7 +185,7 @@ class House:
             "call_id": "call-1",
         } | fields
         metadata = ((DEV_IDENTITY, peer),) if peer else ()
-        return await self.stub.Decide(decider_pb2.DecideRequest(**asked), metadata=metadata, timeout=10)
+        return await self.stub.Decide(decider_pb2.DecideRequest(**asked), metadata=metadata, timeout=60)
 
     async def close(self) -> None:
         await self.channel.close()

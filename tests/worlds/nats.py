@@ -77,7 +77,7 @@ class NatsWorld:
     async def until(self, stream: str, count: int) -> list[StoredMessage]:
         """Return the messages of `stream` once there are `count` of them; sits out a server that is away."""
         found: list[StoredMessage] = []
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while len(found) < count:
                 await asyncio.sleep(0.02)
                 with contextlib.suppress(StoreUnavailable):

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-START_S = 30.0
+START_S = 60.0
 ACCOUNT = "postgres"
 
 

@@ -14,7 +14,7 @@ from examples.refund.demo.attempt import Attempt, Case
 from examples.refund.demo.house import House
 from examples.refund.demo.wire import Step
 
-WAIT_S: Final = 20.0
+WAIT_S: Final = 60.0
 POLL_S: Final = 0.2
 QUIET_S: Final = 1.2
 MANY: Final = 8

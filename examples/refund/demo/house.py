@@ -45,7 +45,7 @@ TASK: Final = "task_789"
 SHORT_TASK: Final = "task_short"
 REPLICAS: Final = 2
 ORDERS: Final = 400
-WAIT_S: Final = 15.0
+WAIT_S: Final = 60.0
 POLL_S: Final = 0.05
 
 

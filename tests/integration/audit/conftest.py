@@ -54,7 +54,7 @@ class Front:
             self.process = subprocess.Popen(
                 (*command, *options, "--port-file", str(self._port_file)), stderr=log
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not self._port_file.exists():
             assert self.process.poll() is None, (self.directory / "front.log").read_text()
             assert time.monotonic() < deadline
@@ -215,7 +215,7 @@ class House:
         await publisher.close()
         await nc.close()
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
         deadline = time.monotonic() + seconds
         while not await asyncio.to_thread(self._holds, condition):
             assert time.monotonic() < deadline, self.log()[-3000:]

@@ -41,7 +41,7 @@ def raise_version(policy: Path, version: int, *, rules: str | None = None) -> No
 async def beacon_of(house: House) -> Beacon:
     for _ in range(100):
         try:
-            response = await house.stub.GetBeacon(decider_pb2.GetBeaconRequest(), timeout=5)
+            response = await house.stub.GetBeacon(decider_pb2.GetBeaconRequest(), timeout=60)
             break
         except Exception:  # noqa: BLE001 - not yet there
             await asyncio.sleep(0.05)
@@ -164,7 +164,7 @@ async def test_artifacts_are_served_by_digest_to_known_peers(house: House) -> No
     beacon = await beacon_of(house)
     me = ((DEV_IDENTITY, REFUND_BOT),)
     ask = house.stub.GetArtifact
-    answer = await ask(decider_pb2.GetArtifactRequest(sha256=beacon.keyset_sha256), metadata=me, timeout=5)
+    answer = await ask(decider_pb2.GetArtifactRequest(sha256=beacon.keyset_sha256), metadata=me, timeout=60)
     assert answer.artifact == (house.ground.keys_dir / "keyset.signed").read_bytes()
     for sha256, metadata, code in (
         (b"x" * 32, me, grpc.StatusCode.NOT_FOUND),
@@ -172,7 +172,7 @@ async def test_artifacts_are_served_by_digest_to_known_peers(house: House) -> No
         (beacon.keyset_sha256, (), grpc.StatusCode.UNAUTHENTICATED),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as error:
-            await ask(decider_pb2.GetArtifactRequest(sha256=sha256), metadata=metadata, timeout=5)
+            await ask(decider_pb2.GetArtifactRequest(sha256=sha256), metadata=metadata, timeout=60)
         assert error.value.code() is code
 
 

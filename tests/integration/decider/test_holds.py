@@ -39,7 +39,7 @@ class Desk:
 
     async def holds(self, *, open_only: bool = False) -> Any:
         request = approvals_pb2.ListHoldsRequest(open_only=open_only)
-        return (await self.stub.ListHolds(request, metadata=ME, timeout=5)).holds
+        return (await self.stub.ListHolds(request, metadata=ME, timeout=60)).holds
 
     def signed(self, hold: Hold, who: str, answer: int = APPROVAL_ANSWER_APPROVE, **changes: Any) -> Any:
         key = changes.pop("key", f"approver-{who}")
@@ -64,7 +64,7 @@ class Desk:
 
     async def send(self, signed: Any) -> Any:
         request = approvals_pb2.AnswerRequest(approval=signed)
-        return (await self.stub.Answer(request, metadata=ME, timeout=5)).hold
+        return (await self.stub.Answer(request, metadata=ME, timeout=60)).hold
 
     async def answer(self, hold: Hold, who: str, *args: Any, **changes: Any) -> Any:
         return await self.send(self.signed(hold, who, *args, **changes))
@@ -253,7 +253,7 @@ async def test_privileged_permit_carries_approvals_that_a_door_can_verify(house:
 async def test_holds_are_shown_to_known_peers_only(house: House) -> None:
     desk = await desk_of(house)
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await desk.stub.ListHolds(approvals_pb2.ListHoldsRequest(), timeout=5)
+        await desk.stub.ListHolds(approvals_pb2.ListHoldsRequest(), timeout=60)
     assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 

@@ -61,7 +61,7 @@ async def test_holds_that_wait_are_counted_until_people_answer(house: House) -> 
     assert await shown(house, "licet_holds_open", 1)
 
 
-async def shown(house: House, name: str, value: float, within_s: float = 10) -> bool:
+async def shown(house: House, name: str, value: float, within_s: float = 60) -> bool:
     """Return whether a gauge shows a value, waiting for it."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:

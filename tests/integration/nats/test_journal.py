@@ -253,7 +253,7 @@ async def test_a_full_spool_refuses_before_it_must_and_recovers(journals: Journa
     waiting = journal.depth
     journals.nats.server.start()
     await journals.events(1 + waiting)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while journal.full:  # noqa: ASYNC110 - the queue's doing
             await asyncio.sleep(0.01)
     await journal.append(EventKind.DOOR_REFUSED)

@@ -162,7 +162,7 @@ async def test_with_the_server_gone_writes_are_refused_and_come_back_with_it(rep
 
 async def reserve_once_back(replicas: Replicas, client: SpendClient) -> Reserved | Refusal:
     answer: Reserved | Refusal = Refusal(Reason.STORE_UNAVAILABLE)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while isinstance(answer, Refusal) and answer.reason is Reason.STORE_UNAVAILABLE:
             replicas.door.again()
             answer = await client.reserve(replicas.door.permit(), attempt=attempt(9))

@@ -78,7 +78,7 @@ class Served:
             stderr=asyncio.subprocess.PIPE,
         )
         rig.served.append(process)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not all(file.exists() for file in files):
             assert process.returncode is None, (await process.stderr.read()).decode()
             assert time.monotonic() < deadline
@@ -263,7 +263,7 @@ async def test_workers_share_one_port_and_one_that_is_killed_comes_back(rig: Rig
     workers = await asyncio.to_thread(children, served.process.pid)
     assert len(workers) == 2
     os.kill(workers[0], signal.SIGKILL)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while workers[0] in (now := await asyncio.to_thread(children, served.process.pid)) or len(now) < 2:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.1)
@@ -320,7 +320,7 @@ async def test_each_ledger_row_reaches_the_stream_once_though_two_relays_carry_i
     order = rig.order()
     permit = rig.permit(refund(order))
     await passes(rig, permit, order=order)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     rows: list[guard_pb2.LedgerChange] = []
     while time.monotonic() < deadline and not rows:
         rows = [row for row in await ledger_rows(rig) if row.resource == f"order:{order}"]
@@ -452,7 +452,7 @@ async def test_what_is_no_reserve_of_this_tool_is_not_fenced(rig: Rig) -> None:
 
 
 async def until_outcome(rig: Rig, spend_id: str, outcome: int) -> None:
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = [one.outcome.outcome for one in await rig.spends(spend_id) if one.HasField("outcome")]
         if found == [outcome]:

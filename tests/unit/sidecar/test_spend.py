@@ -269,7 +269,7 @@ async def test_an_outcome_below_the_floor_shows_it_too(replica: Replica) -> None
     await replica.client.reserve(spent, attempt=ATTEMPT)
     replica.store.roll_back(0)
     replica.client.outcome(spent, attempt=ATTEMPT, outcome=Outcome.EXECUTED, status_code=0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while replica.client.waiting_outcomes:  # noqa: ASYNC110 - the queue's doing
             await asyncio.sleep(0.01)
     assert reason(await replica.client.reserve(spent, attempt=ATTEMPT)) is Reason.STORE_ROLLED_BACK
@@ -315,7 +315,7 @@ async def test_an_outcome_is_recorded_once_and_a_second_one_is_let_go(replica: R
     await replica.client.reserve(permit, attempt=ATTEMPT)
     replica.client.outcome(permit, attempt=ATTEMPT, outcome=Outcome.EXECUTED, status_code=0)
     replica.client.outcome(permit, attempt=ATTEMPT, outcome=Outcome.FAILED_NO_EFFECT, status_code=9)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while replica.client.waiting_outcomes:  # noqa: ASYNC110 - the queue's doing
             await asyncio.sleep(0.01)
     assert [record.subject.rpartition(".")[2] for record in replica.store.records] == ["reserve", "outcome"]
