@@ -120,6 +120,9 @@ def _record(
         record.revocations_sha256 = artifact_sha256(wanted.revocations)
     if config is None or version >= config.bundle_version:
         record.bundle_version, record.bundle_sha256 = version, artifact_sha256(wanted.bundle)
+        if record.candidate_version <= version:  # it is in force now, or came too late
+            record.ClearField("candidate_version")
+            record.ClearField("candidate_sha256")
     elif not wanted.if_newer:
         raise ActivationError(
             f"bundle {version} is older than {config.bundle_version}, which is in force: "
@@ -154,6 +157,7 @@ async def status(environment: str, nats: NatsSettings) -> dict[str, object] | No
         "bundle_version": config.bundle_version,
         "bundle_sha256": config.bundle_sha256.hex(),
         **(_stage(Bundle.FromString(signed.payload)) if isinstance(signed, Signed) else {}),
+        "candidate_version": config.candidate_version,
         "keyset_version": config.keyset_version,
         "keyset_sha256": config.keyset_sha256.hex(),
         "revocations_seq": config.revocations_seq,

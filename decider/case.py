@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from decider.admit import admit, admit_facts
 from decider.answer import link_asked, response_of, trace_verdict
+from decider.candidate import Opinion, opinion
 from decider.cedar import Narrowable, RuleCall
 from decider.decide import (
     decide,
@@ -34,7 +35,7 @@ from decider.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
 from decider.mint import PERMITTING, mint
 from decider.modify import narrowed
 from decider.parts import Parts, Track
-from decider.record import asked_fields, failure_event, verdict_event
+from decider.record import KINDS, asked_fields, failure_event, verdict_event
 from decider.rounds import Standing, standing_of
 from decider.rule_call import rule_call
 from decider.tokens.token import User
@@ -286,7 +287,7 @@ class Case:
     async def _answer(self, verdict: Verdict, source: Envelope | Refused) -> DecideResponse | Refusal:
         """10: sign, store the event, and only then answer."""
         signed = mint(verdict.decision, self.parts.key)
-        kind, fields = verdict_event(verdict, source, self.k_tool)
+        kind, fields = verdict_event(verdict, source, self.k_tool, self._beside(verdict))
         fields["trace_id"] = self.track.span.context.trace_id
         fields["span_id"] = self.moment.traceparent.split("-")[2]
         trace_verdict(self.track, verdict, source, fields)
@@ -296,6 +297,15 @@ class Case:
         except (StreamsError, SpoolError) as error:
             return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
         return response_of(verdict, signed)
+
+    def _beside(self, verdict: Verdict) -> Opinion | None:
+        """Ask the candidate, where there is one and rules were asked; whatever it says, nothing changes."""
+        latest = self.parts.configuration.latest
+        if latest is None or latest.in_force.candidate is None or self.asked_rules is None:
+            return None
+        decided = KINDS[verdict.decision.decision][1]
+        bundle, candidate = latest.in_force.bundle, latest.in_force.candidate
+        return opinion(candidate, bundle, self.asked_rules, verdict, decided)
 
     async def _sealing(
         self, outcome: Verdict | Refusal, source: Envelope | Refused, fields: dict[str, Any]

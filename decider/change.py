@@ -81,7 +81,7 @@ async def revoke(place: Place, revoked: Names, key: SigningKey) -> tuple[str, Si
         named = ", ".join(f"{kind} `{name}`" for kind, name in new)
         return Change(record, (signed,), f"revoked {named}: list {record.revocations_seq}")
 
-    return await _changed(place, make), (made[0] if made else None)
+    return await changed(place, make), (made[0] if made else None)
 
 
 async def put_keyset(place: Place, file: Path) -> str:
@@ -99,11 +99,11 @@ async def put_keyset(place: Place, file: Path) -> str:
                 f"`{file}` is key set {keys.version}, and {now.in_force.keys.version} is in force: "
                 "a change needs a greater version; `licet keys rotate` and `licet keys dev` give it one"
             )
-        record = _following(now.in_force.config, now.now_ms)
+        record = record_after(now.in_force.config, now.now_ms)
         record.keyset_version, record.keyset_sha256 = keys.version, artifact_sha256(signed)
         return Change(record, (signed,), f"key set {keys.version} is in force")
 
-    return await _changed(place, make)
+    return await changed(place, make)
 
 
 async def begin_generation(
@@ -129,7 +129,7 @@ async def begin_generation(
         unknown = ended - now.in_force.revocations.entries
         if unknown:
             raise ActivationError(f"not revoked, so not to be lifted: `{min(unknown)[1]}`")
-        record = _following(now.in_force.config, now.now_ms)
+        record = record_after(now.in_force.config, now.now_ms)
         record.generation = following
         added = _entries(kept, now) - now.in_force.revocations.entries if kept else frozenset()
         if not ended and not added:
@@ -141,7 +141,7 @@ async def begin_generation(
             _with_list(record, signed, now.now_ms), (signed,), f"generation {following} is in force"
         )
 
-    return await _changed(place, make)
+    return await changed(place, make)
 
 
 async def revoked_now(place: Place) -> RevocationList:
@@ -152,11 +152,15 @@ async def revoked_now(place: Place) -> RevocationList:
         found[:] = [await _listed(now)]
         return ""
 
-    await _changed(place, make)
+    await changed(place, make)
     return found[0]
 
 
-async def _changed(place: Place, make: Make) -> str:
+async def changed(place: Place, make: Make) -> str:
+    """Make one change by compare-and-set; say what is in force then.
+
+    Raises `ActivationError`, `StreamsError`.
+    """
     root = _root(place)
     connection = await connect(place.nats, "licet-policy", forever=False)
     try:
@@ -191,7 +195,8 @@ async def _once(place: Place, store: ConfigStore, root: bytes, make: Make) -> st
     return f"{change.said}, as configuration {await store.activate(change.record, seq)}"
 
 
-def _following(config: ActiveConfig, now_ms: int) -> ActiveConfig:
+def record_after(config: ActiveConfig, now_ms: int) -> ActiveConfig:
+    """Return a copy of a record, to be changed and to follow it."""
     record = ActiveConfig()
     record.CopyFrom(config)
     record.activated_at_ms = now_ms
@@ -199,7 +204,7 @@ def _following(config: ActiveConfig, now_ms: int) -> ActiveConfig:
 
 
 def _with_list(config: ActiveConfig, signed: Signed, now_ms: int) -> ActiveConfig:
-    record = _following(config, now_ms)
+    record = record_after(config, now_ms)
     record.revocations_seq = RevocationList.FromString(signed.payload).revocations_seq
     record.revocations_sha256 = artifact_sha256(signed)
     return record

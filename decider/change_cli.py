@@ -41,14 +41,14 @@ Lifted = Annotated[
 SIGNING: Final = "decider.key"
 
 
-def _place(environment: str, root: Path, nats: tuple[str, str, Path | None, Path | None]) -> Any:
+def place_of(environment: str, root: Path, nats: tuple[str, str, Path | None, Path | None]) -> Any:
     from decider.change import Place
     from licet.streams import NatsSettings
 
     return Place(environment, root, NatsSettings(*nats))
 
 
-def _run(work: Coroutine[Any, Any, Any]) -> Any:
+def run(work: Coroutine[Any, Any, Any]) -> Any:
     from decider.activate import ActivationError
     from licet.streams import StreamsError
 
@@ -110,9 +110,9 @@ def revoke(
     """
     from decider import change
 
-    place = _place(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
+    place = place_of(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
     revoked = [_name(kind, name, environment, trust_domain) for name in names]
-    said, signed = _run(change.revoke(place, revoked, _key(keys_dir)))
+    said, signed = run(change.revoke(place, revoked, _key(keys_dir)))
     if keep is not None and signed is not None:
         from licet.statement import canonical
 
@@ -135,8 +135,8 @@ def revocations(
     from decider import change
     from licet.v1.keys_pb2 import RevocationKind
 
-    place = _place(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
-    listed = _run(change.revoked_now(place))
+    place = place_of(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
+    listed = run(change.revoked_now(place))
     rows = [
         {
             "kind": RevocationKind.Name(entry.kind).removeprefix("REVOCATION_KIND_").lower(),
@@ -166,8 +166,8 @@ def keyset(
     """Put a new key set in force, as `licet keys rotate` writes it; the bundle stays."""
     from decider import change
 
-    place = _place(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
-    typer.echo(_run(change.put_keyset(place, keys_dir / "keyset.signed")), err=True)
+    place = place_of(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
+    typer.echo(run(change.put_keyset(place, keys_dir / "keyset.signed")), err=True)
 
 
 @policy_app.command("generation")
@@ -197,7 +197,7 @@ def generation(
     """
     from decider import change
 
-    place = _place(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
+    place = place_of(environment, root_key_file, (nats_url, nats_user, nats_password_file, nats_ca_file))
     lifted = []
     for text in lift or ():
         name, colon, rest = text.partition(":")
@@ -205,4 +205,4 @@ def generation(
             raise typer.BadParameter(f"`{text}` is not KIND:ID", param_hint="--lift")
         lifted.append(_name(Kind(name), rest, environment, trust_domain))
     work = change.begin_generation(place, number, _key(keys_dir), lifted=lifted, kept=kept)
-    typer.echo(_run(work), err=True)
+    typer.echo(run(work), err=True)

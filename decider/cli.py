@@ -12,8 +12,8 @@ from typing import Any, Final
 import typer
 from pydantic import ValidationError
 
+from decider.candidate_cli import policy_app  # `licet policy`, with all its commands
 from decider.catalog_cli import catalog_app
-from decider.change_cli import policy_app  # `licet policy`, with all its commands
 from decider.tasks_cli import tasks_app
 from licet.log import configure_logging
 

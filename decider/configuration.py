@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from decider.bundle import BundleError, load_bundle
+from decider.bundle import BundleError, LoadedBundle, load_bundle
 from decider.in_force import InForce
 from licet.keys import KeySet, read_keyset
 from licet.log import log
@@ -119,7 +119,8 @@ class Configuration:
                 f" {config.bundle_version}"
             )
         revocations = await self._revocations(config, keys, now_ms)
-        in_force = InForce(config, seq, bundle, keys, revocations)
+        candidate = await self._candidate(config, bundle, keys, now_ms)
+        in_force = InForce(config, seq, bundle, keys, revocations, candidate)
         went_back = goes_back(self.current, in_force)
         if went_back:
             raise ConfigurationRefused(went_back)
@@ -151,6 +152,24 @@ class Configuration:
         if isinstance(payload, Refusal):
             raise ConfigurationRefused(f"{slot}: {payload.reason}: {payload.detail}")
         return payload
+
+    async def _candidate(
+        self, config: ActiveConfig, active: LoadedBundle, keys: KeySet, now_ms: int
+    ) -> LoadedBundle | None:
+        """Return the bundle beside; one that cannot be used has no influence, and is said in the log."""
+        if not config.candidate_sha256:
+            return None
+        try:
+            payload = await self._payload(config.candidate_sha256, PayloadType.BUNDLE, keys, now_ms)
+            candidate = load_bundle(payload)
+        except (ConfigurationRefused, BundleError, ArtifactDamaged) as error:
+            log(logger, logging.ERROR, "candidate.refused", detail=str(error)[:300])
+            return None
+        named = (self._environment, config.candidate_version)
+        if (candidate.environment, candidate.version) != named or candidate.version <= active.version:
+            log(logger, logging.ERROR, "candidate.refused", detail="not the candidate that the record names")
+            return None
+        return candidate
 
     async def _revocations(self, config: ActiveConfig, keys: KeySet, now_ms: int) -> Revocations:
         if not config.revocations_sha256:

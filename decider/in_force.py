@@ -10,7 +10,7 @@ from typing import Final
 
 from decider.bundle import LoadedBundle
 from licet.keys import KeySet
-from licet.revocation import Revocations
+from licet.revocation import RevocationKind, Revocations
 from licet.v1.beacon_pb2 import ActiveConfig
 
 MAX_NAMED: Final = 20
@@ -26,6 +26,8 @@ class InForce:
     bundle: LoadedBundle
     keys: KeySet
     revocations: Revocations
+    candidate: LoadedBundle | None = None
+    """The bundle that is evaluated beside, without any influence."""
 
     @property
     def generation(self) -> int:
@@ -42,6 +44,11 @@ class InForce:
         until = _moment(self.bundle.waiver.not_after_ms)
         return f"stage shadow, for writes until {until}: {self.bundle.waiver.reason}"
 
+    @property
+    def revoked_keys(self) -> frozenset[str]:
+        """Ids of the keys that are revoked."""
+        return frozenset(name for kind, name in self.revocations.entries if kind is RevocationKind.KEY)
+
     def differs_from(self, before: "InForce | None") -> str:
         """Say what came into force with this configuration, for the record."""
         parts = [
@@ -49,6 +56,7 @@ class InForce:
             f"key set {self.keys.version}",
             f"generation {self.generation}",
             *filter(None, (self.shadow,)),
+            *((f"candidate {self.candidate.version}",) if self.candidate is not None else ()),
         ]
         known = before.revocations.entries if before is not None else frozenset()
         new, lifted = self.revocations.entries - known, known - self.revocations.entries

@@ -129,11 +129,12 @@ def policy_build(
     """Check rules, schema and notes strictly and write the signed bundle."""
     from licet.statement import canonical
 
-    write(out, canonical(_signed_bundle(directory, key, environment)))
+    write(out, canonical(signed_bundle(directory, key, environment)))
     typer.echo(f"{out}: written", err=True)
 
 
-def _signed_bundle(directory: Path, key: Path, environment: str) -> Any:
+def signed_bundle(directory: Path, key: Path, environment: str) -> Any:
+    """Return the signed bundle of a directory; ends where it, its tests or its catalog are at fault."""
     from decider.bundle import lint_bundle, read_bundle_source
     from decider.source import SourceError
     from licet.keyfile import KeyFileError, read_signing_key
@@ -182,7 +183,7 @@ def policy_activate(
     from licet.keyfile import KeyFileError, read_signed
     from licet.streams import NatsSettings, StreamsError
 
-    signed = _signed_bundle(directory, key, environment)
+    signed = signed_bundle(directory, key, environment)
     try:
         wanted = Activation(
             signed,

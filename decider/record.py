@@ -7,6 +7,7 @@ them. `detail` is for operators: causes, never arguments. Pure.
 
 from typing import Any, Final
 
+from decider.candidate import Opinion
 from decider.envelope import Asked, Envelope, Refused
 from decider.mint import PERMITTING
 from decider.verdict import Verdict
@@ -71,7 +72,7 @@ def envelope_fields(envelope: Envelope, k_tool: bytes) -> dict[str, Any]:
 
 
 def verdict_event(
-    verdict: Verdict, source: Envelope | Refused, k_tool: bytes | None
+    verdict: Verdict, source: Envelope | Refused, k_tool: bytes | None, beside: Opinion | None = None
 ) -> tuple[EventKind, dict[str, Any]]:
     """Return kind and fields of the event of a usable decision."""
     kind = KINDS[verdict.decision.decision][0]
@@ -93,6 +94,13 @@ def verdict_event(
         fields["approvals"] = verdict.approvers
     if verdict.shadow:
         fields["shadow_decision"] = verdict.shadow
+    if beside is not None:
+        fields["candidate_decision"] = beside.decision
+        if beside.decision != fields["decision"]:
+            differs = (
+                f"candidate {beside.version}: {beside.decision} by {', '.join(beside.rule_ids) or 'no rule'}"
+            )
+            fields["detail"] = "; ".join(filter(None, (fields.get("detail"), differs)))
     return kind, fields
 
 

@@ -22,9 +22,9 @@ def misfits(source: ToolSource, descriptors: Descriptors, rules: RuleSet) -> tup
         call = RuleCall(
             agent="agent",
             operation=method.operation,
-            resource_type=_resource_type(method),
+            resource_type=resource_type_of(method),
             resource=method.resource,
-            attributes=_sample(method, descriptors),
+            attributes=sample_facts(method, descriptors),
             context=SAMPLE_CONTEXT,
         )
         evaluation = rules.evaluate(call)
@@ -36,11 +36,13 @@ def misfits(source: ToolSource, descriptors: Descriptors, rules: RuleSet) -> tup
     return tuple(found)
 
 
-def _resource_type(method: MethodSource) -> str:
+def resource_type_of(method: MethodSource) -> str:
+    """Return the Cedar type of a method's resource, as the decider will call it."""
     return PLAIN_RESOURCE_TYPE if method.facts is None else type_of_kind(method.resource.partition(":")[0])
 
 
-def _sample(method: MethodSource, descriptors: Descriptors) -> dict[str, Value]:
+def sample_facts(method: MethodSource, descriptors: Descriptors) -> dict[str, Value]:
+    """Return the attributes that facts of a method have, with values that mean nothing."""
     types = descriptors.method(method.facts.method) if method.facts is not None else None
     if types is None:
         return {}

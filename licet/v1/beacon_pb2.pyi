@@ -108,6 +108,8 @@ class ActiveConfig(_message.Message):
     REVOCATIONS_SEQ_FIELD_NUMBER: _builtins.int
     REVOCATIONS_SHA256_FIELD_NUMBER: _builtins.int
     ACTIVATED_AT_MS_FIELD_NUMBER: _builtins.int
+    CANDIDATE_VERSION_FIELD_NUMBER: _builtins.int
+    CANDIDATE_SHA256_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     environment: _builtins.str
@@ -128,6 +130,10 @@ class ActiveConfig(_message.Message):
     """SHA-256 of the signed revocation list, stored as an artifact; empty when there is none."""
     activated_at_ms: _builtins.int
     """When it was made, Unix ms."""
+    candidate_version: _builtins.int
+    """Version of the bundle that is evaluated beside, without any influence; 0: none."""
+    candidate_sha256: _builtins.bytes
+    """SHA-256 of that signed bundle, stored as an artifact."""
     def __init__(
         self,
         *,
@@ -141,10 +147,12 @@ class ActiveConfig(_message.Message):
         revocations_seq: _builtins.int = ...,
         revocations_sha256: _builtins.bytes = ...,
         activated_at_ms: _builtins.int = ...,
+        candidate_version: _builtins.int = ...,
+        candidate_sha256: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activated_at_ms", b"activated_at_ms", "bundle_sha256", b"bundle_sha256", "bundle_version", b"bundle_version", "environment", b"environment", "generation", b"generation", "keyset_sha256", b"keyset_sha256", "keyset_version", b"keyset_version", "revocations_seq", b"revocations_seq", "revocations_sha256", b"revocations_sha256", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activated_at_ms", b"activated_at_ms", "bundle_sha256", b"bundle_sha256", "bundle_version", b"bundle_version", "candidate_sha256", b"candidate_sha256", "candidate_version", b"candidate_version", "environment", b"environment", "generation", b"generation", "keyset_sha256", b"keyset_sha256", "keyset_version", b"keyset_version", "revocations_seq", b"revocations_seq", "revocations_sha256", b"revocations_sha256", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
