@@ -19,7 +19,7 @@ from licet import telemetry
 from licet.catalog import Catalog
 from licet.journal import Journal
 from licet.log import log
-from licet.metrics import Metrics
+from licet.metrics import Metrics, Values
 from licet.refusal import Refusal
 from licet.streams import StreamsError
 from licet.tracing import TraceContext
@@ -116,6 +116,12 @@ class HoldWatch:
         self._age.set(max(waiting, default=0) / 1000)
 
 
-def observe(metrics: Metrics, journal: Journal) -> None:
-    """Show how much is spooled, whenever somebody reads."""
+def observe(metrics: Metrics, journal: Journal, configuration: Configuration) -> None:
+    """Show how much is spooled and whether the bundle in force only shadows, whenever somebody reads."""
+
+    def shadow() -> Values:
+        in_force = configuration.current
+        return {} if in_force is None else {(): int(in_force.bundle.shadow)}
+
+    metrics.observe(telemetry.METRIC_SHADOW, shadow)
     metrics.observe(telemetry.METRIC_SPOOL_DEPTH, lambda: {("journal",): journal.depth})

@@ -239,7 +239,7 @@ class DeciderProcess:
             "licet-decider", settings.metrics_endpoint, settings.metrics_listen, settings.instance
         )
         self._exits.push_async_callback(asyncio.to_thread, counts.shutdown)
-        observe(counts, self._journal)
+        observe(counts, self._journal, configuration)
         self.metrics_port = counts.port
         watching = asyncio.create_task(HoldWatch(holds, configuration, counts, wall_ms).run())
         self._exits.push_async_callback(_ended, watching)

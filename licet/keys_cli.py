@@ -158,11 +158,24 @@ def _problems(directory: Path, keys: KeySet) -> list[str]:
         except KeyFileError as error:
             found.append(str(error))
     for key in keys.keys.values():
+        if _followed(key, keys, now):
+            continue  # it was rotated
         if not key.not_before_ms <= now < key.not_after_ms:
             found.append(f"key `{key.key_id}` is outside its validity")
         elif key.not_after_ms - now < SOON_MS:
             found.append(f"key `{key.key_id}` ends {_day(key.not_after_ms)}")
     return found
+
+
+def _followed(key: PublicKey, keys: KeySet, now_ms: int) -> bool:
+    """Whether another key that is good now does the same and lasts longer."""
+    return any(
+        (one.role, one.owner, one.audience) == (key.role, key.owner, key.audience)
+        and one.not_before_ms <= now_ms
+        and one.not_after_ms - now_ms >= SOON_MS
+        for one in keys.keys.values()
+        if one.key_id != key.key_id
+    )
 
 
 def _keyset(directory: Path, environment: str) -> KeySet:

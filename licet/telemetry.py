@@ -135,6 +135,7 @@ METRIC_DECISION_FAILURES: Final = "licet.decision.failures"
 METRIC_DECISION_DURATION: Final = "licet.decision.duration"
 METRIC_DOOR_CALLS: Final = "licet.door.calls"
 METRIC_DOOR_DURATION: Final = "licet.door.duration"
+METRIC_OPEN_CALLS: Final = "licet.door.open_calls"
 METRIC_BEACON_AGE: Final = "licet.beacon.age"
 METRIC_SPEND_DURATION: Final = "licet.spend.duration"
 METRIC_UNKNOWN_OUTCOMES: Final = "licet.spend.unknown_outcomes"
@@ -142,6 +143,7 @@ METRIC_SPOOL_DEPTH: Final = "licet.spool.depth"
 METRIC_STREAM_LAG: Final = "licet.audit.stream_lag"
 METRIC_AUDIT_GAPS: Final = "licet.audit.gaps"
 METRIC_FINDINGS: Final = "licet.findings"
+METRIC_SHADOW: Final = "licet.bundle.shadow"
 METRIC_HOLDS_OPEN: Final = "licet.holds.open"
 METRIC_HOLDS_AGE: Final = "licet.holds.oldest_age"
 METRIC_BUDGET_BURN: Final = "licet.budget.burn"
@@ -213,6 +215,10 @@ METRICS: Final = {
             "from the call's first byte to the reply, the tool's own time included",
         ),
         Metric(
+            METRIC_OPEN_CALLS, MetricKind.GAUGE, "{call}", (), "sidecar",
+            "calls that came in and have not ended, of one worker; what an autoscaler goes by",
+        ),
+        Metric(
             METRIC_BEACON_AGE, MetricKind.GAUGE, SECONDS, (), "sidecar",
             "age of the door's beacon; absent before the first",
         ),
@@ -239,6 +245,10 @@ METRICS: Final = {
         Metric(
             METRIC_FINDINGS, MetricKind.COUNTER, "{finding}", (FINDING,), "reconciler",
             "findings raised, by class; a bypass is one of them",
+        ),
+        Metric(
+            METRIC_SHADOW, MetricKind.GAUGE, "{bundle}", (), "decider",
+            "1 while the bundle in force is in stage shadow, 0 while it enforces",
         ),
         Metric(
             METRIC_HOLDS_OPEN, MetricKind.GAUGE, "{hold}", (), "decider",

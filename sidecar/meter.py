@@ -5,6 +5,7 @@ list counts as `OTHER`. Not guaranteed: that a count is read; every call has its
 """
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from licet import telemetry
@@ -75,8 +76,10 @@ class TimedSpend:
         self._spend.outcome(permit, attempt=attempt, outcome=outcome, status_code=status_code)
 
 
-def observe(metrics: Metrics, knowledge: Knowledge, journal: Journal, store: Store) -> None:
-    """Show how old the beacon is and how much is spooled, whenever somebody reads."""
+def observe(
+    metrics: Metrics, knowledge: Knowledge, journal: Journal, store: Store, open_calls: Callable[[], int]
+) -> None:
+    """Show the age of the beacon, what is spooled and how many calls are open, whenever somebody reads."""
 
     def beacon_age() -> Values:
         age_ms = knowledge.age_ms()
@@ -87,3 +90,4 @@ def observe(metrics: Metrics, knowledge: Knowledge, journal: Journal, store: Sto
 
     metrics.observe(telemetry.METRIC_BEACON_AGE, beacon_age)
     metrics.observe(telemetry.METRIC_SPOOL_DEPTH, depths)
+    metrics.observe(telemetry.METRIC_OPEN_CALLS, lambda: {(): open_calls()})

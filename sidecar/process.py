@@ -110,10 +110,11 @@ class Sidecar:
             self._guard.hand_over,
         )
         await self._open_store()
-        observe(self._metrics, self._knowledge, self._journal, self._store)
         self._tool.start()
         self._decider.start()
         self._door = self._make_door()
+        door = self._door
+        observe(self._metrics, self._knowledge, self._journal, self._store, lambda: door.open)
         self._run(self._knowledge.run(), self._store.run(), Watch(self._knowledge, self._journal).run())
         self._run(self._tell())
         if settings.shared_port:

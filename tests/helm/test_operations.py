@@ -3,12 +3,15 @@
 import os
 import re
 import shlex
+import subprocess
+import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from licet.telemetry import METRICS
 from tests.worlds.charts import ROOT
@@ -22,8 +25,15 @@ def commands(page: str) -> list[list[str]]:
     text = (ROOT / "docs" / page).read_text("utf-8")
     lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
     lines += INLINE.findall(text)
-    words = [shlex.split(line.removeprefix(".venv/bin/")) for line in lines if line.strip()]
-    return [one for one in words if one and one[0] == "licet"]
+    return [words for line in lines if (words := words_of(line))]
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a `licet` command, also of one that runs in a pod; none for another program's."""
+    words = shlex.split(line.removeprefix(".venv/bin/"))
+    if words[:1] == ["kubectl"] and "exec" in words and "--" in words:
+        words = words[words.index("--") + 1 :]
+    return words if words[:1] == ["licet"] else []
 
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
@@ -72,8 +82,9 @@ def test_complete_commands_of_the_blocks_parse(tmp_path: Path, monkeypatch: pyte
     for page in PAGES:
         text = (ROOT / "docs" / page).read_text("utf-8")
         for line in (line for block in BLOCK.findall(text) for line in block.splitlines()):
-            words = shlex.split(line.removeprefix(".venv/bin/"))
-            if words and words[0] == "licet" and words[1] not in {"up", "demo"}:
+            words = words_of(line)
+            here = words and "kubectl" not in line  # in a pod its variables tell the rest
+            if here and words[1] not in {"up", "demo"}:
                 command, rest = command_of(words)
                 command.make_context("licet", rest)
                 tried += 1
@@ -96,3 +107,32 @@ def test_every_metric_of_the_playbook_is_measured() -> None:
     known = {name.replace(".", "_") for name in METRICS}
     for name in re.findall(r"`(licet_\w+)`", text):
         assert any(name.startswith(one) for one in known), name
+
+
+ALERTS = [
+    rule["alert"]
+    for group in yaml.safe_load((ROOT / "ops" / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]
+]
+
+
+def sections() -> dict[str, str]:
+    playbook = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Playbook")[2]
+    parts = re.split(r"^### (\w+)\n", playbook.partition("\n## ")[0], flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_every_alert_has_a_section_of_the_playbook_and_no_section_is_of_no_alert() -> None:
+    assert list(sections()) == ALERTS
+    for name, text in sections().items():
+        assert re.search(r"^What: .+\nLook: .+\nThen: .+$", text.strip(), re.MULTILINE), name
+
+
+def test_the_capacity_table_is_what_was_measured() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "capacity.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -10,6 +10,9 @@ import pytest
 from decider.activate import ActivationError
 from decider.source import SourceError
 from licet.beacon import Beacon, read_beacon, succeeds
+from licet.doctor import State
+from licet.doctor.servers import check_beacon
+from licet.doctor.settings import DoctorSettings
 from licet.metadata import DEV_IDENTITY
 from licet.refusal import Refusal
 from licet.streams import (
@@ -184,3 +187,19 @@ async def test_activation_without_streams_changes_nothing_and_says_so(ground: Gr
     await nc.close()
     assert "is in force" in await ground.activate()
     assert "in force already" in await ground.activate()
+
+
+async def test_the_doctor_sees_a_decider_that_signs_no_beacon_any_more(house: House) -> None:
+    told = DoctorSettings(environment=ENV, decider=f"127.0.0.1:{house.process.port}", dev_identity=True)
+    beacon, clock = await check_beacon(told)
+    assert (beacon.state, clock.state) == (State.OK, State.OK), (beacon, clock)
+    house.ground.nats.stop()
+    async with asyncio.timeout(60):
+        while beacon.state is State.OK:
+            beacon, clock = await check_beacon(told)
+    assert beacon.check == "beacon"
+    assert clock.state is not State.PROBLEM
+    house.ground.nats.start()
+    async with asyncio.timeout(60):
+        while beacon.state is not State.OK:
+            beacon, clock = await check_beacon(told)

@@ -98,6 +98,8 @@ def test_the_commands_rotate_check_and_derive(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["keys", "rotate", "beacon", *told, "--overlap-hours", "1"])
     assert done.exit_code == 0, done.output
     assert "then `beacon-2`" in done.output
+    done = CliRunner().invoke(app, ["keys", "check", *told])
+    assert done.exit_code == 0, f"the next key is there, so nothing is to be done: {done.output}"
     assert CliRunner().invoke(app, ["keys", "rotate", "nobody", *told]).exit_code == 1
     done = CliRunner().invoke(app, ["keys", "generation", "2", *told, "--tool", "finance"])
     assert done.exit_code == 0, done.output
