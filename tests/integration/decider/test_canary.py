@@ -1,0 +1,88 @@
+"""A secret that a caller or a tool tells a decider stays where it was told: not even debug logs have it."""
+
+import contextlib
+import secrets
+from pathlib import Path
+
+import grpc
+import pytest
+
+from licet import telemetry
+from licet.embedded.otlp_receiver import OtlpReceiver
+from licet.embedded.trace_store import TraceStore
+from licet.metadata import DEV_IDENTITY
+from licet.tracing import TraceContext, inject
+from licet.v1 import decider_pb2
+from licet.v1.decision_pb2 import CODEC_PROTOBUF
+from tests.worlds.decisions import REFUND, REFUND_BOT, TYPES, Ground, furnish, refund
+from tests.worlds.log_lines import log_lines
+
+CANARY = f"canary{secrets.token_hex(12)}"
+KNOWN = "call-facts"
+
+
+def secret_refund(order: str = "O1") -> bytes:
+    message = TYPES("IssueRefundRequest").FromString(refund(order))
+    message.reason = CANARY
+    return bytes(message.SerializeToString())
+
+
+def files_with(directory: Path, text: str) -> set[str]:
+    """Return the names of the files that have a text in them: streams, spools, traces."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return {path.name for path in found if text.encode() in path.read_bytes()}
+
+
+@pytest.mark.asyncio
+async def test_a_secret_is_in_no_log_span_event_or_answer_of_a_decider(
+    ground: Ground, tmp_path: Path
+) -> None:
+    store = TraceStore(tmp_path / "traces.db")
+    receiver = OtlpReceiver(store)
+    receiver.start()
+    with log_lines() as lines:
+        house = await furnish(ground, otlp_endpoint=receiver.endpoint)
+        house.finance.says = f"no order for {CANARY}"
+        sent = (
+            (DEV_IDENTITY, REFUND_BOT),
+            ("authorization", f"Bearer {CANARY}"),
+            ("baggage", f"customer={CANARY}"),
+            ("x-note-bin", CANARY.encode()),
+            *inject(TraceContext("7" * 32, "8" * 16, sampled=False)),
+        )
+        said = ""
+        for call_id, body in (
+            ("call-allowed", secret_refund()),
+            ("call-denied", secret_refund("O3")),
+            (KNOWN, secret_refund("O-unknown")),
+            ("call-broken", secret_refund() + b"\xff" + CANARY.encode()),
+        ):
+            asked = decider_pb2.DecideRequest(
+                method=REFUND,
+                request=body,
+                codec=CODEC_PROTOBUF,
+                task_id="task_789",
+                call_id=call_id,
+                claimed_intent=CANARY,
+            )
+            try:
+                answer = await house.stub.Decide(asked, metadata=sent, timeout=10)
+                said += str(answer.refusal)
+            except grpc.aio.AioRpcError as error:
+                said += f"{error.code()} {error.details()} {error.trailing_metadata()}"
+        asked.user_token = CANARY
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await house.stub.Decide(asked, metadata=sent, timeout=10)
+        events = [str(event) for event in await house.events()]
+        await house.close()
+    receiver.stop()
+    spans = store.trace("7" * 32)
+    store.close()
+    assert "FACTS_UNAVAILABLE" in said
+    assert any(KNOWN in one for one in events), "the search finds what is there"
+    assert any(one.name.startswith(telemetry.SPAN_FACTS) for one in spans)
+    assert any(one["level"] == "debug" for one in lines)
+    told = {"answers": said, "events": str(events), "spans": str(spans), "logs": str(lines)}
+    assert [name for name, text in told.items() if CANARY in text or CANARY.encode().hex() in text] == []
+    assert files_with(ground.directory, CANARY) == set()
+    assert files_with(ground.directory, KNOWN)
