@@ -6,7 +6,7 @@ SELECT hour, tenant, agent, currency,
     sumIf(events, kind IN ('decision.allowed', 'decision.modified')) AS allowed,
     sumIf(events, kind = 'decision.denied') AS denied
 FROM (
-    SELECT toStartOfHour(time) AS hour, tenant, agent, kind, finding, currency, sum(amount_minor) AS amount,
+    SELECT toStartOfHour(time) AS hour, tenant, agent, kind, finding, currency, sum(toInt128(amount_minor)) AS amount,
         count() AS events
     FROM events
     WHERE currency != '' AND toStartOfHour(time) >= {since:DateTime64(6)}
