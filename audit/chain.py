@@ -43,6 +43,8 @@ class ProblemKind(StrEnum):
     REPLACED = "record in another's place"
     EXECUTED_WITHOUT_SPEND = "executed without spend"
     CALL = "call differs from its events"
+    VIEW = "view differs from its events"
+    PAYLOAD = "payload differs from what its event names"
     ORIGIN = "row differs from JetStream"
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from audit.cli_payloads import inputs, open_, shred
 from audit.cli_proof import export_, verify
 from audit.cli_questions import ask, evidence, ocsf, score, timeline
 from audit.cli_settings import fail, read_settings
@@ -177,16 +178,22 @@ def reread(
 @app.command()
 def roles(
     database: Annotated[str, typer.Option(help="Database of the tables.")] = "default",
+    cluster: Annotated[str, typer.Option(help="Cluster name; empty for one server.")] = "",
 ) -> None:
-    """Print SQL for roles and row policies on a ClickHouse server: writer, reader of one tenant, auditor."""
-    from importlib.resources import files
-    from string import Template
+    """Print SQL for roles and row policies on a ClickHouse server.
 
-    if not database.isidentifier():
-        raise fail(f"`{database}` is no database name")
-    typer.echo(Template(files("audit").joinpath("roles.sql").read_text()).substitute(database=database))
+    Writer (adds only), SRE (every question), reader (one tenant), auditor (everything), migrator.
+    """
+    from audit.migrate import Layout, role_statements
+
+    try:
+        statements = role_statements(Layout(cluster), database)
+    except ValueError as error:
+        raise fail(str(error)) from error
+    typer.echo("".join(f"{statement};\n" for statement in statements), nl=False)
 
 
-for command in (evidence, ask, timeline, score, ocsf, verify):
+for command in (evidence, ask, timeline, score, ocsf, verify, inputs, shred):
     app.command()(command)
 app.command(name="export")(export_)
+app.command(name="open")(open_)

@@ -82,7 +82,7 @@ def verify(
     from audit.chain import Trust
     from audit.settings import StoreSettings
     from audit.stored import House
-    from audit.verify import Scope, verify_rows
+    from audit.verify import Scope, verify_rows, with_revocations
     from audit.witness import verify_store
     from licet.streams import NatsSettings, StreamsError
 
@@ -99,7 +99,7 @@ def verify(
             whole=read is None,
         )
         if read is not None:
-            report = verify_rows(read.rows, scope)
+            report = verify_rows(read.rows, with_revocations(scope, read.rows))
         else:
             client = read_settings(StoreSettings).store().client()
             report = verify_store(client, scope, _progress)

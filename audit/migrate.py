@@ -16,6 +16,8 @@ from string import Template
 from typing import Any, Final
 
 FILE_NAME: Final = re.compile(r"(\d{4})_([a-z_]+)\.sql")
+PAYLOAD_DAYS: Final = 30
+"""Days that sealed payloads are kept, unless the settings say otherwise."""
 RETENTION_DAYS: Final = 400
 """Days that rows are kept, by JetStream time, unless the settings say otherwise."""
 MAX_RETENTION_DAYS: Final = 10_000
@@ -53,15 +55,18 @@ class Layout:
 
     cluster: str = ""
     retention_days: int = RETENTION_DAYS
+    payload_days: int = PAYLOAD_DAYS
 
     def __post_init__(self) -> None:
         if self.cluster and not re.fullmatch(r"[A-Za-z0-9_-]+", self.cluster):
             raise ValueError(f"`{self.cluster}` is no cluster name")
         if not 1 <= self.retention_days <= MAX_RETENTION_DAYS:
             raise ValueError(f"retention must be 1 to {MAX_RETENTION_DAYS} days")
+        if not 1 <= self.payload_days <= MAX_RETENTION_DAYS:
+            raise ValueError(f"payloads must be kept for 1 to {MAX_RETENTION_DAYS} days")
 
-    def render(self, text: str) -> str:
-        """Return `text` with engines, ON CLUSTER and retention filled in."""
+    def render(self, text: str, **more: str) -> str:
+        """Return `text` with engines, ON CLUSTER and retention filled in; no payload outlives its event."""
         replicated = f"('{_PATH}', '{{replica}}')" if self.cluster else ""
         prefix = "Replicated" if self.cluster else ""
         return Template(text).substitute(
@@ -70,6 +75,8 @@ class Layout:
             aggregating_merge_tree=f"{prefix}AggregatingMergeTree{replicated}",
             deduplication_window=f"{'' if self.cluster else 'non_'}replicated_deduplication_window",
             retention_days=str(self.retention_days),
+            payload_days=str(min(self.payload_days, self.retention_days)),
+            **more,
         )
 
 
@@ -91,6 +98,14 @@ def statements(text: str) -> Iterator[str]:
     for part in re.split(r";[ \t]*\n", text + "\n"):
         if re.sub(r"--[^\n]*", "", part).strip():
             yield part.strip()
+
+
+def role_statements(layout: Layout, database: str) -> tuple[str, ...]:
+    """Return the statements that make roles and row policies. Raises ValueError on a name that is none."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", database):
+        raise ValueError(f"`{database}` is no database name")
+    text = files("audit").joinpath("roles.sql").read_text()
+    return tuple(statements(layout.render(text, database=database)))
 
 
 def pending(applied: Sequence[tuple[int, str]], known: Sequence[Migration]) -> tuple[Migration, ...]:

@@ -85,6 +85,16 @@ def _signature(message: Stored, keys: KeySet, house: House) -> str:
     return VALID
 
 
+def signing_keys(data: bytes) -> tuple[str, ...]:
+    """Return the ids of the keys that a spend record, of valid signatures, and its permit are signed by."""
+    signed = parse_signed(data)
+    assert not isinstance(signed, Refusal)
+    record = strict_parse(SpendRecord, signed.payload)
+    assert not isinstance(record, Refusal)
+    permit = (record.reserve.permit.key_id,) if record.HasField("reserve") else ()
+    return (signed.key_id, *permit)
+
+
 def _reserved(record: SpendRecord) -> Event | Unreadable:
     reserve = record.reserve
     decision = strict_parse(Decision, reserve.permit.payload)

@@ -34,11 +34,17 @@ REPEATED: Final = "repeated"
 
 MAX_DETAIL: Final = 300
 
-_ANYBODY: Final = "anybody"
-_NOBODY: Final = "nobody"
-_OWNERS: Final = {
-    "decision.": "decider", "door.": "sidecar", "finding.": "audit", "spend.": _NOBODY, "ledger.": _NOBODY
-}  # fmt: skip
+_ANYBODY: Final = frozenset({"anybody"})
+_OWNERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "decision.": frozenset({"decider"}),
+        "door.": frozenset({"sidecar"}),
+        "finding.": frozenset({"audit"}),
+        "key.": frozenset({"decider", "audit"}),
+        "spend.": frozenset(),
+        "ledger.": frozenset(),
+    }
+)
 _OWNER_OF_KIND: Final = MappingProxyType(
     {
         str(kind): next((who for prefix, who in _OWNERS.items() if kind.startswith(prefix)), _ANYBODY)
@@ -122,7 +128,7 @@ def row(message: Stored, house: House, batch: int, *, repeated: bool = False) ->
     body = fields if isinstance(fields, bytes) else fields.SerializeToString(deterministic=True)
     extra = _Extra(js_seq=message.seq, js_time_us=message.time_us, event=message.data, signature=signature)
     whole: bytes = body + _place(message.stream, message.subject, batch) + extra.SerializeToString()
-    return _varint(len(whole)) + whole
+    return varint(len(whole)) + whole
 
 
 @lru_cache(maxsize=64)
@@ -213,7 +219,7 @@ def _problem(event: Event, process: str, name: str, house: House) -> Unreadable 
         return Unreadable("ENVIRONMENT_MISMATCH", event.environment)
     if event.source not in house.sources(process, name):
         return Unreadable("SOURCE_MISMATCH", f"`{event.source}` under {process} {name}")
-    if owner not in {process, _ANYBODY}:
+    if owner is not _ANYBODY and process not in owner:
         return Unreadable("KIND_FORBIDDEN", f"`{event.kind}` from a {process}")
     if not is_hex32(event.event_id) or not is_hex32(event.stream) or event.seq == 0:
         return Unreadable("MALFORMED", "event id, stream or sequence")
@@ -221,16 +227,23 @@ def _problem(event: Event, process: str, name: str, house: House) -> Unreadable 
 
 
 def insert_settings(token: str) -> Mapping[str, str]:
-    """Return the settings of one insert: format, token, and that it is one block, so all or nothing."""
+    """Return the settings of one insert of events: the format, and those of `one_block`."""
     return {
         "format_schema_source": "string",
         "format_schema": schema(),
         "format_schema_message_name": "Row",
+        # A batch that is dropped here must not reach `call_states`: the one that was kept did.
+        "deduplicate_blocks_in_dependent_materialized_views": "0",
+        **one_block(token),
+    }
+
+
+def one_block(token: str) -> Mapping[str, str]:
+    """Return the settings of an insert that is one block, so all or nothing, and kept once by its token."""
+    return {
         "insert_deduplication_token": token,
         "insert_deduplicate": "1",
         "async_insert": "0",
-        # A batch that is dropped here must not reach `call_states`: the one that was kept did.
-        "deduplicate_blocks_in_dependent_materialized_views": "0",
         "max_insert_block_size": "1048576",
         "min_insert_block_size_rows": "1048576",
         "min_insert_block_size_bytes": str(1 << 30),
@@ -242,7 +255,8 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Return a number as protobuf and RowBinary write lengths: seven bits a byte, the low ones first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

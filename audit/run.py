@@ -20,7 +20,7 @@ from audit.migrate import check
 from audit.reconcile import Reconciler
 from audit.settings import AuditSettings, StoreSettings
 from audit.stored import House
-from audit.writer import StreamWriter, streams
+from audit.writer import StreamWriter, kept_streams, streams
 from licet import metrics, telemetry, tracing
 from licet.identity import reconciler_id
 from licet.journal import Journal
@@ -75,7 +75,7 @@ async def open_store(settings: StoreSettings) -> Any:
 
 
 async def write(settings: AuditSettings) -> None:
-    """Write the three streams; waits for NATS and the store as long as they are away.
+    """Write every stream that the store keeps; waits for NATS and the store as long as they are away.
 
     Raises MigrationError where the store's schema is not this program's.
     """
@@ -90,7 +90,7 @@ async def write(settings: AuditSettings) -> None:
     holder = f"{socket.gethostname()}:{_instance(settings.spool_dir)}"
     try:
         writers = []
-        for stream in streams(settings.environment):
+        for stream in kept_streams(settings.environment):
             client = await open_store(settings)
             rows = settings.batch_rows
             writers.append(StreamWriter(nc, client, stream, holder, rows, metrics=counts, tracing=traces))

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from audit.fence import CertificateFiles
-from audit.migrate import MAX_RETENTION_DAYS, RETENTION_DAYS, Layout
+from audit.migrate import MAX_RETENTION_DAYS, PAYLOAD_DAYS, RETENTION_DAYS, Layout
 from audit.store import StoreAddress
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
 from licet.log import Level
@@ -39,6 +39,9 @@ class StoreSettings(BaseSettings):
     retention_days: int = Field(
         default=RETENTION_DAYS, ge=1, le=MAX_RETENTION_DAYS, description="days that rows are kept"
     )
+    payload_days: int = Field(
+        default=PAYLOAD_DAYS, ge=1, le=MAX_RETENTION_DAYS, description="days that sealed payloads are kept"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -54,7 +57,7 @@ class StoreSettings(BaseSettings):
 
     def layout(self) -> Layout:
         """Return where the tables go."""
-        return Layout(self.clickhouse_cluster, self.retention_days)
+        return Layout(self.clickhouse_cluster, self.retention_days, self.payload_days)
 
 
 class AuditSettings(StoreSettings):

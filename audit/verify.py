@@ -20,11 +20,11 @@ and the store, unless an anchor from outside is given; completeness before the f
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from audit.chain import Anchor, Link, Problem, ProblemKind, Run, Trust
-from audit.record import LEDGER_STREAM, SPEND_STREAM, VALID
+from audit.record import LEDGER_STREAM, SPEND_STREAM, VALID, signing_keys
 from audit.row import COLUMNS, QUARANTINED, REPEATED, read_columns
 from audit.stored import House, Stored
 from licet.event import EventKind
@@ -32,6 +32,8 @@ from licet.event import EventKind
 PROGRESS_EVERY: Final = 50_000
 MAX_PROBLEMS: Final = 1_000
 """The verifier stops naming after so many; the count goes on."""
+REVOKED_GRACE_US: Final = 65_000_000
+"""How long after its key's revocation a spend record may be stored: a permit's life and a beacon's age."""
 _EPHEMERAL: Final = frozenset({"prev_hash_raw", "batch"})
 CHECKED: Final = (*(name for name in COLUMNS if name not in _EPHEMERAL), "prev_hash")
 ORDER: Final = "source, stream, seq, js_stream, js_seq"
@@ -72,6 +74,24 @@ class Scope:
     now_us: int
     anchors: tuple[Anchor, ...] = ()
     whole: bool = True
+
+
+def revocations(rows: Iterable[Row]) -> dict[str, int]:
+    """Return from when on each key counts no more (Unix µs), as deciders recorded it: the earliest counts."""
+    found: dict[str, int] = {}
+    for row in rows:
+        if row["kind"] == EventKind.KEY_REVOKED and str(row["source"]).endswith("/decider") and row["key_id"]:
+            key_id, at = str(row["key_id"]), int(row["js_time_us"])
+            found[key_id] = min(at, found.get(key_id, at))
+    return found
+
+
+def with_revocations(scope: Scope, rows: Iterable[Row]) -> Scope:
+    """Return `scope` that knows besides its own the revocations on record; of two, the earlier counts."""
+    known = dict(scope.trust.revoked_us)
+    for key_id, at in revocations(rows).items():
+        known[key_id] = min(at, known.get(key_id, at))
+    return replace(scope, trust=Trust(scope.trust.keys, known))
 
 
 def verify_rows(
@@ -168,6 +188,10 @@ def check_columns(row: Row, scope: Scope) -> Iterator[Problem]:
     signature = str(expected["signature"])
     if signature not in {"", VALID}:
         yield Problem(_signature_kind(signature), where, str(row["event_id"]), signature)
+    elif signature == VALID:
+        for key_id in signing_keys(message.data):
+            if message.time_us >= scope.trust.revoked_us.get(key_id, message.time_us) + REVOKED_GRACE_US:
+                yield Problem(ProblemKind.REVOKED_KEY, where, str(row["event_id"]), f"key `{key_id}`")
 
 
 def _signature_kind(signature: str) -> ProblemKind:

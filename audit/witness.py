@@ -6,8 +6,10 @@ from typing import Any, Final
 from audit.calls import call_problems
 from audit.chain import Problem, ProblemKind
 from audit.findings import MAX_READ_TIER
+from audit.payloads import payload_problems
 from audit.record import SPEND_STREAM
-from audit.verify import CHECKED, ORDER, Report, Scope, log_gaps, verify_rows
+from audit.verify import CHECKED, ORDER, Report, Scope, log_gaps, verify_rows, with_revocations
+from audit.views import view_problems
 
 SETTINGS: Final = {
     "max_bytes_before_external_sort": 1 << 30,  # beyond it the server sorts on its disk
@@ -61,12 +63,15 @@ ORDER BY number
 def verify_store(client: Any, scope: Scope, progress: Callable[[int, int], None] = lambda *_: None) -> Report:
     """Verify everything that the store has; `progress` is told rows done and rows in all."""
     total = int(client.query("SELECT count() FROM events", settings=SETTINGS).result_rows[0][0])
+    scope = with_revocations(scope, rows(client, "kind = 'key.revoked'"))
     report = verify_rows(rows(client), scope, lambda done: progress(done, total))
     report.add(stream_problems(client))
     report.add(spent_without_decision(client))
     report.add(replaced(client))
     report.add(executed_without_spend(client))
     report.add(call_problems(client, SETTINGS))
+    report.add(view_problems(client))
+    report.add(payload_problems(client, SETTINGS))
     return report
 
 

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from clickhouse_connect.driver.exceptions import Error as ClickHouseError
@@ -23,13 +24,20 @@ from opentelemetry.trace import SpanKind
 
 from audit.lease import RENEW_S, Lease
 from audit.repeats import Repeats
-from audit.row import COLUMNS, insert_settings, row
+from audit.sheet import sheet_of
 from audit.stored import House, Stored
 from audit.tail import Tail
 from licet import telemetry
 from licet.log import log
 from licet.metrics import Metrics
-from licet.streams import StreamsError, stream_audit, stream_info, stream_ledger, stream_spend_log
+from licet.streams import (
+    StreamsError,
+    stream_audit,
+    stream_info,
+    stream_ledger,
+    stream_payload,
+    stream_spend_log,
+)
 from licet.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ LONGEST_S: Final = 30.0
 JOURNALS: Final = "LICET_AUDIT_"
 """Streams in which an event may come again; the others are write-once by subject."""
 STANDBY_S: Final = 2.0
+EVENTS: Final = "events"
 CHECK_S: Final = 5.0
 """How often the lag is looked at while messages keep coming."""
 DAY_US: Final = 86_400_000_000
@@ -58,8 +67,13 @@ class Position:
 
 
 def streams(environment: str) -> tuple[str, str, str]:
-    """Return the streams that the store keeps, by name."""
+    """Return the streams that `events` keeps, by name."""
     return stream_audit(environment), stream_spend_log(environment), stream_ledger(environment)
+
+
+def kept_streams(environment: str) -> tuple[str, ...]:
+    """Return the streams that the store keeps, by name: those of `events`, and that of sealed payloads."""
+    return (*streams(environment), stream_payload(environment))
 
 
 def batches(messages: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
@@ -73,12 +87,6 @@ def batches(messages: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
 
 def _day(message: Stored) -> int:
     return message.time_us // DAY_US
-
-
-def encode(messages: Sequence[Stored], house: House, repeated: frozenset[int] = frozenset()) -> bytes:
-    """Return the rows of one batch; the same messages give the same bytes."""
-    first = messages[0].seq
-    return b"".join(row(message, house, first, repeated=message.seq in repeated) for message in messages)
 
 
 class StreamWriter:
@@ -103,6 +111,7 @@ class StreamWriter:
         self._nc = nc
         self._client = client
         self._stream = stream
+        self._sheet = sheet_of(stream)
         self._rows = rows
         self._tail = Tail(nc, stream)
         self._lease = Lease(client, stream, holder)
@@ -142,9 +151,10 @@ class StreamWriter:
     async def _start(self) -> Position:
         while not await self._hold():  # noqa: ASYNC110 - the lease lies in a database, nothing sets an event
             await asyncio.sleep(STANDBY_S)
-        position = await asyncio.to_thread(read_position, self._client, self._stream)
+        table = self._sheet.table
+        position = await asyncio.to_thread(read_position, self._client, self._stream, table)
         await self._check_stream(position)
-        if position.last:
+        if position.last and table == EVENTS:
             await asyncio.to_thread(repair_calls, self._client, self._stream, position)
         log(LOG, logging.INFO, "writer.follows", stream=self._stream, after=position.last)
         return position
@@ -161,7 +171,7 @@ class StreamWriter:
             for batch in batches(messages):
                 self._report_gap(position, batch)
                 await self._store(batch, house())
-                last = await asyncio.to_thread(read_last, self._client, self._stream)
+                last = await asyncio.to_thread(read_last, self._client, self._stream, self._sheet.table)
                 position = Position(batch[0].seq, last)
                 if position.last < batch[0].seq:
                     raise StreamsError(
@@ -178,15 +188,15 @@ class StreamWriter:
         repeated: frozenset[int] = frozenset()
         if self._repeats is not None:
             repeated = await asyncio.to_thread(self._repeats.of, batch)
-        data = encode(batch, house, repeated)
-        settings = insert_settings(f"{self._stream}:{batch[0].seq}")
+        sheet = self._sheet
+        data = sheet.encode(batch, house, repeated)
+        settings = dict(sheet.settings(f"{self._stream}:{batch[0].seq}"))
         recording = self._tracing.record()
         try:
             with recording.span(telemetry.SPAN_AUDIT_WRITE, kind=SpanKind.CLIENT) as span:
                 span.set(telemetry.STREAM, self._stream)
-                await asyncio.to_thread(
-                    self._client.raw_insert, "events", COLUMNS, data, fmt="Protobuf", settings=dict(settings)
-                )
+                insert = partial(self._client.raw_insert, sheet.table, sheet.columns, data, fmt=sheet.format)
+                await asyncio.to_thread(insert, settings=settings)
         finally:
             recording.close()
 
@@ -236,19 +246,21 @@ class StreamWriter:
             expected = message.seq + 1
 
 
-def read_last(client: Any, stream: str) -> int:
+def read_last(client: Any, stream: str, table: str = EVENTS) -> int:
     """Return the last sequence that the store has of `stream`, 0 for none; answered from a projection."""
     rows = client.query(
-        "SELECT max(js_seq) FROM events WHERE js_stream = {stream:String}", parameters={"stream": stream}
+        f"SELECT max(js_seq) FROM {table} WHERE js_stream = {{stream:String}}",  # noqa: S608 - a Sheet's name
+        parameters={"stream": stream},
     ).result_rows
     return int(rows[0][0]) if rows else 0
 
 
-def read_position(client: Any, stream: str) -> Position:
+def read_position(client: Any, stream: str, table: str = EVENTS) -> Position:
     """Return how far the store is with `stream`, and where its last batch began."""
-    last = read_last(client, stream)
+    last = read_last(client, stream, table)
+    where = "js_stream = {stream:String} AND js_seq = {last:UInt64}"
     rows = client.query(
-        "SELECT max(batch) FROM events WHERE js_stream = {stream:String} AND js_seq = {last:UInt64}",
+        f"SELECT max(batch) FROM {table} WHERE {where}",  # noqa: S608 - a Sheet's name
         parameters={"stream": stream, "last": last},
     ).result_rows
     return Position(int(rows[0][0]) if last else 0, last)

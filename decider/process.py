@@ -104,6 +104,7 @@ class DeciderProcess:
         self._own_id = decider_id(settings.trust_domain, settings.environment)
         self._exits = contextlib.AsyncExitStack()
         self._acked = True
+        self._known: InForce | None = None
         self.port = 0
         self.metrics_port = 0
 
@@ -265,6 +266,16 @@ class DeciderProcess:
             bundle_version=in_force.bundle.version,
             generation=in_force.generation,
         )
+        known, self._known = self._known, in_force
+        await self._record_keys(in_force, known)
+
+    async def _record_keys(self, in_force: InForce, before: InForce | None) -> None:
+        """Record each key that came or was revoked; at the start every revoked one, for nobody may have."""
+        revoked = in_force.revoked_keys - (before.revoked_keys if before else frozenset())
+        added = in_force.keys.keys.keys() - before.keys.keys.keys() if before else frozenset()
+        for kind, key_ids in ((EventKind.KEY_ADDED, added), (EventKind.KEY_REVOKED, revoked)):
+            for key_id in sorted(key_ids):
+                await self._record(kind, in_force.config_seq, "", key_id=key_id)
 
     async def _bundle_rejected(self, seq: int, detail: str) -> None:
         await self._record(EventKind.BUNDLE_REJECTED, max(seq, 0), detail)

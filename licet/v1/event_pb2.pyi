@@ -80,6 +80,7 @@ class Event(_message.Message):
     PREVIOUS_STREAM_FIELD_NUMBER: _builtins.int
     ACCOUNT_FIELD_NUMBER: _builtins.int
     ISSUER_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     event_id: _builtins.str
@@ -180,6 +181,8 @@ class Event(_message.Message):
     """Account of a ledger change."""
     issuer: _builtins.str
     """Who issued a ledger change: `permit`, or a back-office issuer."""
+    key_id: _builtins.str
+    """Key that was added, revoked or destroyed."""
     @_builtins.property
     def delegations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Delegations."""
@@ -258,10 +261,11 @@ class Event(_message.Message):
         previous_stream: _builtins.str = ...,
         account: _builtins.str = ...,
         issuer: _builtins.str = ...,
+        key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "agent", b"agent", "amount_minor", b"amount_minor", "approvals", b"approvals", "attempt", b"attempt", "bundle_version", b"bundle_version", "call_digest", b"call_digest", "call_id", b"call_id", "caller", b"caller", "candidate_decision", b"candidate_decision", "change_id", b"change_id", "checkpoint", b"checkpoint", "config_seq", b"config_seq", "currency", b"currency", "decision", b"decision", "decision_id", b"decision_id", "delegations", b"delegations", "detail", b"detail", "entry", b"entry", "environment", b"environment", "event_id", b"event_id", "finding", b"finding", "generation", b"generation", "hold_id", b"hold_id", "issuer", b"issuer", "kind", b"kind", "method", b"method", "not_after_ms", b"not_after_ms", "operation", b"operation", "original_call_digest", b"original_call_digest", "outcome", b"outcome", "payload_ref", b"payload_ref", "prev_hash", b"prev_hash", "previous_stream", b"previous_stream", "principal", b"principal", "reason", b"reason", "resource", b"resource", "risk_flags", b"risk_flags", "round", b"round", "rule_ids", b"rule_ids", "seq", b"seq", "shadow_decision", b"shadow_decision", "source", b"source", "span_id", b"span_id", "spend_id", b"spend_id", "stream", b"stream", "summary", b"summary", "task_id", b"task_id", "tenant", b"tenant", "tier", b"tier", "time_us", b"time_us", "tool", b"tool", "tool_version", b"tool_version", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "agent", b"agent", "amount_minor", b"amount_minor", "approvals", b"approvals", "attempt", b"attempt", "bundle_version", b"bundle_version", "call_digest", b"call_digest", "call_id", b"call_id", "caller", b"caller", "candidate_decision", b"candidate_decision", "change_id", b"change_id", "checkpoint", b"checkpoint", "config_seq", b"config_seq", "currency", b"currency", "decision", b"decision", "decision_id", b"decision_id", "delegations", b"delegations", "detail", b"detail", "entry", b"entry", "environment", b"environment", "event_id", b"event_id", "finding", b"finding", "generation", b"generation", "hold_id", b"hold_id", "issuer", b"issuer", "key_id", b"key_id", "kind", b"kind", "method", b"method", "not_after_ms", b"not_after_ms", "operation", b"operation", "original_call_digest", b"original_call_digest", "outcome", b"outcome", "payload_ref", b"payload_ref", "prev_hash", b"prev_hash", "previous_stream", b"previous_stream", "principal", b"principal", "reason", b"reason", "resource", b"resource", "risk_flags", b"risk_flags", "round", b"round", "rule_ids", b"rule_ids", "seq", b"seq", "shadow_decision", b"shadow_decision", "source", b"source", "span_id", b"span_id", "spend_id", b"spend_id", "stream", b"stream", "summary", b"summary", "task_id", b"task_id", "tenant", b"tenant", "tier", b"tier", "time_us", b"time_us", "tool", b"tool", "tool_version", b"tool_version", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,7 @@ from collections.abc import Iterator
 from datetime import date
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from audit import reread
 from audit.alert import Webhook
 from audit.ask import ask, questions
 from audit.evidence import FIELDS, task_rows
+from audit.migrate import Layout, role_statements
 from audit.timeline import page
 
 AUDIT = "LICET_AUDIT_dev"
@@ -167,8 +167,8 @@ def test_timeline_needs_nothing_from_elsewhere_and_no_value_becomes_markup() -> 
 
 def test_task_rows_hold_what_belongs_to_its_steps_and_nothing_else(store: Any, event: Any) -> None:
     from audit.row import COLUMNS, insert_settings
+    from audit.sheet import encode
     from audit.stored import House, Stored
-    from audit.writer import encode
 
     bodies = [
         event(1, task_id="a"),
@@ -189,14 +189,50 @@ def test_task_rows_hold_what_belongs_to_its_steps_and_nothing_else(store: Any, e
     assert [row["event_id"] for row in task_rows(store.client, "a")] == [f"{1:032x}", f"{3:032x}"]
 
 
-def test_roles_are_parsed_by_the_engine(store: Any) -> None:
-    from audit.migrate import statements
-
-    text = Template(files("audit").joinpath("roles.sql").read_text()).substitute(database="licet")
-    found = list(statements(text))
-    assert len(found) > 8
+@pytest.mark.parametrize("cluster", ["", "main"])
+def test_roles_are_parsed_by_the_engine(store: Any, cluster: str) -> None:
+    found = role_statements(Layout(cluster), "licet")
+    assert len(found) > 20
     for statement in found:
         store.client.command(f"EXPLAIN AST {statement}")
+        assert ("ON CLUSTER `main`" in statement) is bool(cluster)
+
+
+def test_each_role_may_do_its_own_work_and_nothing_else() -> None:
+    rights: dict[str, set[tuple[str, str]]] = {}
+    policies = {}
+    for statement in role_statements(Layout(), "licet"):
+        plain = " ".join(line for line in statement.splitlines() if not line.startswith("--"))
+        granted = re.search(r"GRANT\s+(.+) ON (\S+) TO (\w+)$", " ".join(plain.split()))
+        if granted:
+            rights.setdefault(granted[3], set()).update(
+                (right, granted[2]) for right in re.split(r", (?![^(]*\))", granted[1])
+            )
+        policy = re.search(r"POLICY IF NOT EXISTS (\w+) .*USING (.+) TO (.+)$", " ".join(plain.split()))
+        if policy:
+            policies[policy[1]] = (policy[2], set(policy[3].split(", ")))
+    assert {right for right, _ in rights["licet_writer"]} == {
+        "INSERT",
+        "SELECT",
+        "SELECT(js_stream, js_seq, batch)",
+    }
+    assert ("SELECT", "licet.payloads") not in rights["licet_writer"] | rights["licet_sre"]
+    assert {right for right, _ in rights["licet_sre"] | rights["licet_reader"]} == {"SELECT"}
+    assert {table for _, table in rights["licet_reader"]} == {
+        "licet.events",
+        "licet.refusals",
+        "licet.hours",
+    }
+    assert rights["licet_auditor"] == {("SELECT", "licet.*")}
+    assert policies["licet_tenant"] == ("tenant = currentUser()", {"licet_reader"})
+    everybody_else = rights.keys() - {"licet_reader"}
+    assert policies["licet_all"] == ("1", everybody_else), "who has no policy on a table sees no row"
+
+
+@pytest.mark.parametrize("database", ["", "a b", "x; DROP TABLE events", "x`y", "x.y"])
+def test_database_name_cannot_carry_a_statement(database: str) -> None:
+    with pytest.raises(ValueError, match="no database name"):
+        role_statements(Layout(), database)
 
 
 def test_commands_say_what_is_missing(front: Any, store: Any) -> None:

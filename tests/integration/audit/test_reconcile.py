@@ -14,10 +14,11 @@ from audit.findings import FENCE_GRACE_MS
 from audit.ledger_reader import LedgerCursors, LedgerReader, LedgerReaderError, read_file, read_labels
 from audit.reconcile import FENCE_FAILURES, Reconciler
 from audit.row import COLUMNS, insert_settings
+from audit.sheet import encode
 from audit.show import evidence_text
 from audit.stored import House, Stored
 from audit.timeline import page
-from audit.writer import encode, streams
+from audit.writer import streams
 from licet.dsse import PayloadType, SigningKey
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.spend import outcome_payload, reserve_payload, spend_id

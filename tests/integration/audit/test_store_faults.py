@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from audit.repeats import Repeats
+from audit.sheet import encode
 from audit.stored import House, Stored
-from audit.writer import encode
 from licet.streams import subject_audit
 
 KILLS = 4

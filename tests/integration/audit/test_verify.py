@@ -19,6 +19,7 @@ from audit.chain import ProblemKind, Trust
 from audit.stored import House as Owner
 from audit.stored import Stored
 from audit.verify import Scope, verify_rows
+from audit.views import definitions, view_problems
 from audit.witness import verify_store
 from licet.embedded.dev_keys import make_dev_keys
 from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash
@@ -175,7 +176,7 @@ def messages(*runs: Recorder) -> list[Stored]:
 @pytest.fixture
 def insert(store: Any) -> Any:
     from audit.row import COLUMNS, insert_settings
-    from audit.writer import encode
+    from audit.sheet import encode
 
     def put(found: Any, owner: Any = OWNER) -> None:
         settings = dict(insert_settings(f"{found[0].stream}:{found[0].seq}"))
@@ -185,7 +186,7 @@ def insert(store: Any) -> Any:
 
 
 HONEST = 40
-D1, D2, D3, S1 = "d1" * 16, "d2" * 16, "d3" * 16, "5a" * 16
+D1, D2, D3, S1, S2 = "d1" * 16, "d2" * 16, "d3" * 16, "5a" * 16, "5b" * 16
 
 
 def honest() -> list[Stored]:
@@ -461,7 +462,7 @@ def test_run_written_anew_with_the_sources_own_key_is_found_against_an_anchor_on
     insert([replace(moved[0], time_us=moved[0].time_us), *moved[1:]])
     if store.value("SELECT count() FROM events") == 0:  # the token of the first batch is still known
         from audit.row import COLUMNS, insert_settings
-        from audit.writer import encode
+        from audit.sheet import encode
 
         settings = dict(insert_settings("attacker"))
         store.client.raw_insert("events", COLUMNS, encode(moved, OWNER), fmt="Protobuf", settings=settings)
@@ -585,7 +586,7 @@ def spent(store: Any, insert: Any) -> Any:
 def put_in_place(store: Any, insert: Any, old: Stored, copy: Stored, **changed: Any) -> None:
     """What an attacker with ClickHouse does: a row away, another one in its place, columns and all."""
     from audit.row import COLUMNS, insert_settings
-    from audit.writer import encode
+    from audit.sheet import encode
 
     where = f"js_stream = '{old.stream}' AND js_seq = {old.seq}"
     change(store, f"ALTER TABLE events DELETE WHERE {where}")
@@ -722,3 +723,82 @@ async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream
     )
     assert "not compared with JetStream" in json.loads(done.stdout)["notes"][-1]
     assert [(str(one.kind), one.where) for one in problems] == [("row differs from JetStream", f"{LEDGER} 2")]
+
+
+# --- keys that were revoked
+
+
+def test_checkpoint_after_the_revocation_that_a_decider_recorded_is_named(store: Any, insert: Any) -> None:
+    decider = Recorder(DECIDER, "checkpoint-decider", D1)
+    sidecar = Recorder(SIDECAR, "checkpoint-sidecar", S1)
+    sidecar.run(HONEST)
+    decider.write("process.started")
+    decider.write("key.revoked", key_id="checkpoint-sidecar")
+    decider.write("process.stopped")
+    insert(messages(sidecar, decider))
+    assert kinds(store)[0] == set(), "what was signed before it counts"
+    late = Recorder(SIDECAR, "checkpoint-sidecar", S2, previous=S1)
+    late.run(HONEST)
+    following = messages(sidecar, decider, late)[len(messages(sidecar, decider)) :]
+    insert(following)
+    found, report = kinds(store)
+    assert found == {ProblemKind.REVOKED_KEY}
+    assert {problem.detail for problem in report.problems} == {"key `checkpoint-sidecar`"}
+
+
+def test_revocation_that_no_decider_recorded_counts_for_nobody(store: Any, insert: Any) -> None:
+    sidecar = Recorder(SIDECAR, "checkpoint-sidecar", S1)
+    sidecar.write("process.started")
+    sidecar.write("key.revoked", key_id="checkpoint-decider")
+    sidecar.write("process.stopped")
+    decider = Recorder(DECIDER, "checkpoint-decider", D1)
+    decider.run(HONEST)
+    insert(messages(sidecar, decider))
+    found, _ = kinds(store)
+    assert ProblemKind.REVOKED_KEY not in found
+    assert store.rows("SELECT reason FROM quarantine") == [("KIND_FORBIDDEN",)]
+
+
+@pytest.mark.parametrize("name", ["spend", "decider"])
+def test_spend_stored_long_after_its_keys_revocation_is_named(store: Any, insert: Any, name: Any) -> None:
+    decider = Recorder(DECIDER, "checkpoint-decider", D1)
+    decider.run(3, stop=False)
+    decider.write("key.revoked", key_id=name)
+    decider.write("process.stopped")
+    insert(messages(decider))
+    revoked = messages(decider)[-2].time_us
+    at = [
+        replace(reserve(number), time_us=revoked + late)
+        for number, late in ((0, 64_000_000), (1, 65_000_000))
+    ]
+    insert(at)
+    found, report = kinds(store)
+    assert found == {ProblemKind.REVOKED_KEY}
+    assert [(problem.where, problem.detail) for problem in report.problems] == [
+        (f"{SPEND} 2", f"key `{name}`")
+    ]
+
+
+# --- what questions are answered from
+
+
+@pytest.mark.parametrize("view", ["quarantine", "stream_offsets", "refusals", "hours"])
+def test_view_that_was_redefined_to_hide_rows_is_named(kept: Any, insert: Any, view: Any) -> None:
+    insert([Stored(AUDIT, "licet.audit.dev.sidecar.finance", 90 + n, START_US, b"\xff") for n in range(2)])
+    refused = Recorder(SIDECAR, "checkpoint-sidecar", S2, previous=S1)
+    refused.write("process.started")
+    refused.write("door.refused", reason="NO_PERMIT", tenant="t1", tool="finance")
+    insert([replace(one, seq=100 + one.seq) for one in messages(refused)])
+    assert list(view_problems(kept.client)) == []
+    change(kept, f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({definitions()[view]}) LIMIT 0")
+    found = list(view_problems(kept.client))
+    assert {(problem.kind, problem.where) for problem in found} == {(ProblemKind.VIEW, view)}
+    assert "is not there" in found[0].detail
+
+
+def test_view_that_shows_what_never_happened_is_named(kept: Any) -> None:
+    made = definitions()["hours"]
+    change(kept, f"CREATE OR REPLACE VIEW hours AS SELECT * REPLACE (events + 1 AS events) FROM ({made})")
+    found = [problem.detail for problem in view_problems(kept.client)]
+    assert any("no event makes it" in detail for detail in found)
+    assert any("is not there" in detail for detail in found)

@@ -11,9 +11,10 @@ import pytest
 
 from audit.migrate import MigrationError
 from audit.row import COLUMNS, insert_settings, row
+from audit.sheet import encode
 from audit.stored import House as Owner
 from audit.stored import Stored
-from audit.writer import batches, encode, read_position, repair_calls
+from audit.writer import batches, read_position, repair_calls
 from licet.streams import subject_audit
 
 KILLS = 10

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from audit import writer as under_test
+from audit.sheet import EVENTS
 from audit.stored import House
 from audit.writer import StreamWriter
 from licet.streams import connect
@@ -18,19 +20,19 @@ AUDIT = "LICET_AUDIT_dev"
 async def test_batch_that_cannot_be_encoded_once_is_written_later_and_none_is_lost(
     house: Any, event: Any, monkeypatch: Any, caplog: Any
 ) -> None:
-    true, calls = under_test.encode, []
+    calls = []
 
     def encode(*given: Any) -> bytes:
         calls.append(1)
         if len(calls) == 1:
             raise ValueError("Value out of range")
-        return true(*given)
+        return EVENTS.encode(*given)
 
-    monkeypatch.setattr(under_test, "encode", encode)
     monkeypatch.setattr(under_test, "UNEXPECTED_S", 0.05)
     await house.publish([event(number) for number in range(1, 101)])
     nc = await connect(house.nats.settings("audit-writer"), "test")
     writer = StreamWriter(nc, house.store.address.client(), AUDIT, "test", 1000)
+    writer._sheet = replace(EVENTS, encode=encode)
     with caplog.at_level(logging.ERROR):
         running = asyncio.create_task(writer.run(lambda: House("dev", "licet.local", None)))
         await house.until(house.stored(100))
