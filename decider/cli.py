@@ -5,15 +5,17 @@ named by file, never given as a value.
 """
 
 import asyncio
+import json
 import logging
 import signal
-from typing import Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
 
 from decider.candidate_cli import policy_app  # `licet policy`, with all its commands
-from decider.catalog_cli import catalog_app
+from decider.catalog_cli import AsJson, Environment, catalog_app, fail
 from decider.tasks_cli import tasks_app
 from licet.log import configure_logging
 
@@ -57,6 +59,56 @@ def serve() -> None:
     import uvloop
 
     raise typer.Exit(uvloop.run(_serve(settings)))
+
+
+@app.command()
+def budgets(
+    *,
+    environment: Environment,
+    master_key_file: Annotated[
+        Path, typer.Option(envvar="LICET_MASTER_KEY_FILE", help="the environment's digest master key")
+    ],
+    nats_url: Annotated[str, typer.Option(envvar="LICET_NATS_URL", help="NATS servers")],
+    nats_user: Annotated[str, typer.Option(envvar="LICET_NATS_USER", help="NATS user")] = "decider",
+    nats_password_file: Annotated[
+        Path | None, typer.Option(envvar="LICET_NATS_PASSWORD_FILE", help="its password")
+    ] = None,
+    nats_ca_file: Annotated[Path | None, typer.Option(envvar="LICET_NATS_CA_FILE", help="for TLS")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is used of every budget; exit status 1 where a balance is not the sum of its bookings."""
+    from licet.keyfile import KeyFileError, read_secret
+    from licet.streams import NatsSettings, StreamsError
+
+    settings = NatsSettings(nats_url, nats_user, nats_password_file, nats_ca_file)
+    try:
+        rows = asyncio.run(_budgets(settings, environment, read_secret(master_key_file)))
+    except (KeyFileError, StreamsError, OSError) as error:
+        fail(error)
+    if as_json:
+        typer.echo(json.dumps([row.shown() for row in rows], indent=2))
+    else:
+        for row in rows:
+            wrong = "" if row.adds_up else f"  bookings hold {row.held}, not {row.booked}"
+            typer.echo(f"{row.settled:>12} settled {row.booked:>12} booked  {row.account}{wrong}")
+    if not all(row.adds_up for row in rows):
+        raise typer.Exit(1)
+
+
+async def _budgets(settings: Any, environment: str, master: bytes) -> Any:
+    from decider.budgets.book import BudgetBook
+    from decider.budgets.records import budget_key
+    from decider.budgets.report import rows_of
+    from decider.process import wall_ms
+    from licet.streams import Publisher, connect
+
+    nc = await connect(settings, "licet-budgets", forever=False)
+    try:
+        publisher = await Publisher.open(nc)
+        key = budget_key(master)
+        return await rows_of(BudgetBook(publisher, environment, key, decider="report", wall_ms=wall_ms))
+    finally:
+        await nc.close()
 
 
 async def _serve(settings: Any) -> int:

@@ -1,6 +1,7 @@
 """Budgets through real deciders: booked before a permit leaves, settled by what the door recorded."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ import grpc
 import grpc.aio
 import pytest
 import pytest_asyncio
+from typer.testing import CliRunner
 
 from decider.budgets.book import BudgetBook
 from decider.budgets.booking import Book
 from decider.budgets.budget import Account, Line
 from decider.budgets.records import budget_key, seal
 from decider.budgets.settle import GRACE_MS, UNKNOWN_AFTER_MS, Settler
+from decider.cli import app as decider_app
 from decider.configuration import Configuration
 from decider.process import wall_ms
 from licet.identity import TRUST_DOMAIN_DEV, audience_of
@@ -138,6 +141,14 @@ async def ground_laid(ground: Ground, text: str) -> Finance:
     return finance
 
 
+def report(ground: Ground) -> Any:
+    """`licet decider budgets --json`."""
+    words = ("budgets", "--environment", ENV, "--nats-url", ground.nats.url, "--json")
+    files = ("--master-key-file", ground.keys_dir / "master.key")
+    password = ("--nats-password-file", ground.nats.password_file("decider"))
+    return CliRunner().invoke(decider_app, [*words, *map(str, (*files, *password))])
+
+
 async def test_ten_of_two_hundred_at_once_through_two_processes_are_permitted(
     ground: Ground, ledger_of: Any
 ) -> None:
@@ -174,6 +185,13 @@ async def test_ten_of_two_hundred_at_once_through_two_processes_are_permitted(
         assert await ledger.used() == dict.fromkeys(everyone, (1, 4)) | {"by-task": (5_000, 20_000)}
         await ledger.check()
 
+        rows = await asyncio.to_thread(report, ground)
+        assert rows.exit_code == 0, rows.output
+        found = {
+            row["account"].partition(":")[0]: (row["booked"], row["settled"])
+            for row in json.loads(rows.stdout)
+        }
+        assert found == await ledger.used()
         # what is left is to be had again, and not one more
         again = await asyncio.gather(*(both[1].decide(f"again-{at}") for at in range(20)))
         assert Counter(one.decision for one in again)[DECISION_TYPE_ALLOW] == 5
