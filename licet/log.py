@@ -2,9 +2,9 @@
 
 Guarantees: one line per record, one JSON object per line, keys `time` (RFC 3339, UTC), `level`, `process`,
 `event`, then the fields; `trace_id` on each line that is written while a call is worked on (`of_trace`).
-Exceptions are logged by type and frames, never by message. What a library logs has event `library.said` and
-of its text the first line, before values are put into it: a library quotes what it could not read. Not
-guaranteed: delivery. What must not be lost is an audit event (`licet.journal`).
+Exceptions are logged by type and frames, never by message. What a library logs has event `library.said`,
+where in its source it stands, and its text only as it is before values are put into it: a library quotes what
+it could not read. Not guaranteed: delivery. What must not be lost is an audit event (`licet.journal`).
 """
 
 import json
@@ -71,11 +71,15 @@ class _JsonLines(logging.Formatter):
 
 
 def _said(record: logging.LogRecord) -> dict[str, str]:
-    """Return event and, of a library's record, where it comes from and its text without values."""
+    """Return event and, of a library's record, where it comes from and its text without values.
+
+    A text that comes without values had them put into it, or might have: grpcio's servers do so with the
+    message of whatever a handler raised.
+    """
     if hasattr(record, _FIELDS) or (not record.args and _EVENT.match(str(record.msg))):
         return {"event": str(record.msg)}
-    text = str(record.msg).partition("\n")[0][:MAX_TEXT]  # asyncio puts what failed on the lines after it
-    return {"event": LIBRARY, "logger": record.name, "text": text}
+    said = {"event": LIBRARY, "logger": record.name, "at": f"{record.filename}:{record.lineno}"}
+    return said | {"text": str(record.msg)[:MAX_TEXT]} if record.args else said
 
 
 def frames(error: BaseException | None) -> list[str]:

@@ -119,10 +119,12 @@ def served(span: Span, context: grpc.ServicerContext) -> Iterator[None]:
     """
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         if not span.ended_ns:
-            status = _status(context.code())  # type: ignore[attr-defined] # the stubs do not know it
-            span.answered(status, failed=status in SERVER_FAILURES)
+            code = getattr(context, "code", None)  # grpc.aio does not tell its synchronous handlers
+            status = _status(code() if code is not None else None)
+            chosen = isinstance(error, grpc.aio.AbortError)  # by the handler, whatever the status
+            span.answered(status, failed=status in SERVER_FAILURES and not chosen)
         raise
     else:
         span.answered(OK)

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from examples.refund.fin.v1 import finance_pb2, finance_pb2_grpc
 from licet import metadata
@@ -24,12 +25,15 @@ from tests.worlds.mint import REFUND, refund
 
 TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-00"
 TIMEOUT_S = 10.0
+CANARY = "canary-in-the-tools-own-fault"
 
 
 class Finance(finance_pb2_grpc.FinanceServicer):
     def __init__(self, tool: GuardedTool) -> None:
         self._tool = tool
-        tracing = Tracing("tool")
+        self.spans = InMemorySpanExporter()
+        tracing = Tracing("tool", exporter=self.spans)
+        self.tracing = tracing
         self._refund = GuardedMethod(
             tool.guard, REFUND, finance_pb2.IssueRefundResponse, entries=2, tracing=tracing
         )
@@ -37,6 +41,8 @@ class Finance(finance_pb2_grpc.FinanceServicer):
 
     def IssueRefund(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self.entered += 1
+        if request.order_id == "O98":
+            return self._refund(request, context, lambda _: int(CANARY))
         if request.order_id == "O99":
             return self._refund(
                 request, context, lambda _: context.abort(grpc.StatusCode.NOT_FOUND, "no such order")
@@ -69,6 +75,12 @@ class Rig:
         except grpc.RpcError as error:
             return error.code().name, effect(error.trailing_metadata()), reason_of(error)
         return "OK", effect(call.trailing_metadata()), reply
+
+    def errors(self) -> list[str]:
+        """What the server's spans failed with."""
+        spans = self.finance.spans.get_finished_spans()
+        assert spans
+        return [str(one.status.description) for one in spans if not one.status.is_unset]
 
 
 def effect(trailers: Any) -> str | None:
@@ -186,6 +198,22 @@ def test_what_the_tool_itself_refuses_is_its_own_status_and_had_no_effect(rig: R
     permit = rig.tool.mint.sign(rig.tool.decision(request))
     assert rig.refund(permit, request=request) == ("NOT_FOUND", "none", "")
     assert rig.tool.spend_rows() == []
+    rig.finance.tracing.shutdown()
+    assert rig.errors() == [], "the caller's mistake is no error of the tool's span"
+
+
+def test_a_fault_of_the_tools_code_is_logged_without_what_it_quotes(rig: Rig) -> None:
+    """Python's errors quote what they could not read, and grpcio logs them."""
+    request = refund("O98")
+    permit = rig.tool.mint.sign(rig.tool.decision(request))
+    with log_lines() as lines:
+        assert rig.refund(permit, request=request) == ("UNKNOWN", "none", "")
+    (fault,) = (one for one in lines if one.get("error") == "ValueError")
+    assert any(" IssueRefund" in one for one in fault["frames"])
+    assert CANARY not in str(lines)
+    assert rig.tool.spend_rows() == []
+    rig.finance.tracing.shutdown()
+    assert rig.errors() == ["UNKNOWN"]
 
 
 def test_a_field_the_catalog_does_not_know_is_refused_though_the_tools_parser_takes_it(rig: Rig) -> None:
