@@ -67,6 +67,7 @@ class Environments:
             "LICET_CLICKHOUSE_URL": self.clickhouse_url,
             "LICET_CLICKHOUSE_PASSWORD_FILE": str(self.layout.clickhouse_password),
             "LICET_KEYS_DIR": str(self.layout.keys),
+            "LICET_PAYLOAD_KEYS_DIR": str(self.layout.keys),
         }
 
     def setup(self) -> dict[str, str]:

@@ -52,6 +52,24 @@ class Project:
     approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Who gets a development key to answer holds with, and in which roles."""
 
+    def tenants(self) -> tuple[str, ...]:
+        """Return the tenants that the policy's tasks are for, as far as a key file can be named for them."""
+        path = self.policy / "tasks.yaml"
+        try:
+            source = yaml.safe_load(path.read_text("utf-8")) if path.is_file() else None
+        except (yaml.YAMLError, UnicodeDecodeError):
+            return ()  # the decider says what is wrong with it
+        tasks = source.get("tasks") if isinstance(source, dict) else None
+        named = [task.get("tenant") for task in (tasks or {}).values() if isinstance(task, dict)]
+        return tuple(sorted({name for name in named if isinstance(name, str) and _is_token(name)}))
+
+
+def _is_token(text: str) -> bool:
+    try:
+        return bool(subject_token(text))
+    except ValueError:
+        return False
+
 
 def read_project(directory: Path) -> Project:
     """Read `licet.yaml` in `directory`.

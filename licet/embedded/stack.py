@@ -132,6 +132,7 @@ class Stack:
             (),
             TRUST_DOMAIN_DEV,
             approvers=self.project.approvers,
+            tenants=self.project.tenants(),
         )
         make_dev_issuer(self.layout.keys)
         self.nats.wait_ready()

@@ -12,7 +12,7 @@ from licet.embedded.dev_keys import make_dev_keys
 from licet.identity import TRUST_DOMAIN_DEV, agent_id, audience_of, decider_id, sidecar_id
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key
 from licet.keys import KeyRole, KeySet, read_keyset
-from licet.statement import PayloadType, verify
+from licet.statement import ROLE_OF_SLOT, PayloadType, verify
 
 TOOLS = ("finance", "crm")
 NOW_MS = 1_800_000_000_000
@@ -58,6 +58,15 @@ def test_each_file_is_the_private_half_of_its_key(tmp_path: Path) -> None:
         assert (signing.key_id, signing.public_key) == (key_id, key.public_key)
     signed = read_signing_key(tmp_path / "decider.key").sign(PayloadType.PERMIT, b"permit")
     assert verify(PayloadType.PERMIT, signed, keys, now_ms=NOW_MS) == b"permit"
+
+
+def test_a_tenant_gets_a_payload_key_that_signs_nothing(tmp_path: Path) -> None:
+    keys = make(tmp_path, tenants=("t1",))
+    key = keys.keys["payload-t1"]
+    assert (key.role, key.owner, key.audience) == (KeyRole.PAYLOAD, "t1", "")
+    assert key.role not in ROLE_OF_SLOT.values()
+    with pytest.raises(ValueError, match="t 1"):
+        make(tmp_path, tenants=("t 1",))
 
 
 def test_the_key_set_is_the_roots(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.embedded.project import FILE, ProjectError, read_project
+from licet.embedded.project import FILE, Project, ProjectError, read_project
 
 GOOD = """\
 environment: dev
@@ -58,6 +58,22 @@ def test_mistake_in_the_project_file_is_told_with_file_and_field(
         read_project(_project(tmp_path, GOOD.replace(old, new, 1)))
     assert told in str(error.value)
     assert str(tmp_path / FILE) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "tenants"),
+    [
+        ("tasks: {a: {tenant: t2}, b: {tenant: t1}, c: {tenant: t1}}", ("t1", "t2")),
+        ("tasks: {a: {tenant: 'no token'}, b: {tenant: 7}, c: none}", ()),
+        ("tasks: [", ()),
+        ("[]", ()),
+    ],
+)
+def test_tenants_are_those_of_the_tasks(tmp_path: Path, text: str, tenants: tuple[str, ...]) -> None:
+    project = Project(tmp_path, "dev", tmp_path, ())
+    assert project.tenants() == ()
+    (tmp_path / "tasks.yaml").write_text(text)
+    assert project.tenants() == tenants
 
 
 def test_directory_without_a_project_file_is_told_what_a_project_is(tmp_path: Path) -> None:
