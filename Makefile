@@ -96,7 +96,7 @@ proto: $(DEV_STAMP) ## generate licet/v1 from proto/, and the example's code and
 	@$(BIN)/python -m examples.refund.generate
 
 docs: $(DEV_STAMP) ## write the pages of docs/ that come from the code
-	@for script in scripts/reference.py scripts/refusals.py; do $(BIN)/python $$script; done
+	@for script in scripts/reference.py scripts/refusals.py scripts/telemetry.py; do $(BIN)/python $$script; done
 
 lock: ## pin the requirements by hash; ARGS=--upgrade takes newer ones
 	@$(BIN)/python scripts/lock $(ARGS)

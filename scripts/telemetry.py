@@ -37,14 +37,25 @@ carries the trace that shows it as an exemplar, over OTLP.
 A trace is kept when its caller sampled it, when it has no caller, and always when the call was denied, held,
 refused or is a write: no caller can hide one. `licet trace show ID` draws it and, where LICET_CLICKHOUSE_URL
 is set, shows the three evidences from the audit store. [ops/otel_traces.sql](../ops/otel_traces.sql) is the
-table in which a collector keeps traces beside the audit store; `TraceId` there is `trace_id` in `events`.
+table in which a collector keeps traces beside the audit store; `TraceId` there is `trace_id` in `events`, and
+`licet audit ask story --trace -p id=ID` tells events and spans in one order, linked traces included.
+
+A held call is one trace for each try, and one for each wait. They are linked, nobody's child: `approval.wait`
+and every later decision of the step link to the decision that asked people first, which the hold names, so
+that this holds for whatever process waits or resumes; a decision that follows a wait in the same process
+links to that, too.
 
 The opening case in a trace viewer, [ungated](pictures/ungated.png): no span failed, and the ledger changed;
 [gated](pictures/gated.png): the refund ends with its decision, and no span of the tool follows. `licet trace
 send ID --to http://127.0.0.1:4317` sends a kept trace to any viewer; scripts/pictures.py took these two.
 
-Logs are JSON lines on stderr: `time`, `level`, `process`, `event`, then fields, `trace_id` where a call is
-meant. Exceptions are there by type and frames, never by message.
+Logs are JSON lines on stderr: `time`, `level`, `process`, `event`, then fields, and `trace_id` on each line
+that is written while a call is worked on, in every process. `LICET_LOG_LEVEL` says from which level on.
+Exceptions are there by type and frames, never by message. `library.said` is what a library logs, by its place
+in the library's source (`at`): the words of a library may quote what it could not read.
+
+What it costs: `python -m bench tracing` (CPU and latency of a call with telemetry over one without) and
+`python -m bench black_hole` (latency while a collector takes everything and never answers).
 
 [ops/alerts.yaml](../ops/alerts.yaml) has alert rules, [ops/dashboards](../ops/dashboards) two Grafana
 dashboards: operations (Prometheus) and security (ClickHouse).

@@ -1,7 +1,9 @@
 """Questions: every file is whole, no value can become SQL, and answers cannot forge a line or a formula."""
 
 import json
+import re
 from datetime import datetime
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -27,6 +29,15 @@ def test_every_question_is_there_with_words_and_parameters() -> None:
 def test_question_that_names_other_parameters_than_its_statement_is_refused() -> None:
     with pytest.raises(QuestionError, match="name other parameters"):
         parse("x", "-- What?\n-- param a String: it\nSELECT {b:String}")
+
+
+def test_spans_beside_the_audit_store_are_for_auditors_alone() -> None:
+    """A span names no tenant, so whoever sees one tenant may see none."""
+    rules = files("audit").joinpath("roles.sql").read_text()
+    granted = re.findall(r"^GRANT .*SELECT.* ON \$\{database\}\.(\S+) TO (\w+);", rules, re.MULTILINE)
+    sees_spans = {role for table, role in granted if table in {"*", "otel_traces"}}
+    assert sees_spans == {"licet_auditor", "licet_migrator"}
+    assert ("events", "licet_reader") in granted, "the search finds what is there"
 
 
 def test_only_a_story_is_asked_with_traces() -> None:
