@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from decider.bundle import BundleError, LoadedBundle, load_bundle
+from decider.floor import Floor, marks_of
 from decider.in_force import InForce
 from licet.keys import KeySet, read_keyset
 from licet.log import log
@@ -47,10 +48,15 @@ class Read:
 class Configuration:
     """What is in force in one environment, refreshed by whoever calls `refresh`."""
 
-    def __init__(self, store: ConfigStore, root_public_key: bytes, environment: str) -> None:
+    def __init__(
+        self, store: ConfigStore, root_public_key: bytes, environment: str, *, floor: Floor | None = None
+    ) -> None:
         self._store = store
         self._root = root_public_key
         self._environment = environment
+        self.floor = floor
+        self.refused = ""
+        """Why the last record that was refused was; empty for none."""
         self._refused_seq = 0
         self.latest: Read | None = None
         self.rejected: Rejected | None = None
@@ -99,7 +105,7 @@ class Configuration:
     async def _refuse(self, seq: int, detail: str) -> None:
         if self._refused_seq == seq:
             return
-        self._refused_seq = seq
+        self._refused_seq, self.refused = seq, detail
         kept = self.current.bundle.version if self.current else 0
         log(logger, logging.ERROR, "configuration.refused", config_seq=seq, detail=detail, kept_bundle=kept)
         if self.rejected is not None:
@@ -122,10 +128,22 @@ class Configuration:
         candidate = await self._candidate(config, bundle, keys, now_ms)
         in_force = InForce(config, seq, bundle, keys, revocations, candidate)
         went_back = goes_back(self.current, in_force)
+        if not went_back and self.floor is not None:
+            went_back = self.floor.refuses(in_force)
         if went_back:
             raise ConfigurationRefused(went_back)
+        if self.floor is not None:
+            self._keep(self.floor, in_force)
         self.latest = Read(in_force, monotonic_ms)
         return in_force
+
+    @staticmethod
+    def _keep(floor: Floor, in_force: InForce) -> None:
+        """Raise the floor before anything is decided: what is not remembered may not come into force."""
+        try:
+            floor.keep(in_force)
+        except OSError as error:
+            raise ConfigurationRefused(f"the floor cannot be kept: {error.strerror}") from error
 
     async def _signed(self, sha256: bytes) -> Signed:
         raw = await self._store.artifact(sha256.hex())
@@ -189,19 +207,8 @@ def goes_back(current: InForce | None, new: InForce) -> str:
     """Return why `new` may not follow `current`, empty where it may. A higher generation starts anew."""
     if current is None or new.generation > current.generation:
         return ""
-    pairs = (
-        ("generation", current.generation, new.generation),
-        ("configuration", current.config_seq, new.config_seq),
-        ("key set", current.keys.version, new.keys.version),
-        ("bundle", current.bundle.version, new.bundle.version),
-    )
-    for name, before, after in pairs:
-        if after < before:
-            return f"{name} goes back from {before} to {after}"
-    if (
-        new.bundle.version == current.bundle.version
-        and new.config.bundle_sha256 != current.config.bundle_sha256
-    ):
-        return f"two bundles have the version {new.bundle.version}: give the changed one a greater version"
+    back = marks_of(current).refuses(marks_of(new))
+    if back:
+        return back
     lost = list_succeeds(current.revocations, new.revocations)
     return lost.detail if lost is not None else ""

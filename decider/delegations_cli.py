@@ -38,7 +38,7 @@ Many = list[str] | None
 
 
 def _now_ms() -> int:
-    from decider.process import wall_ms
+    from decider.clock import wall_ms
 
     return wall_ms()
 

@@ -8,7 +8,6 @@ start (keys, catalogs, tasks) is a `StartError` that names every fault.
 import asyncio
 import contextlib
 import logging
-import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,18 +21,20 @@ from nats.errors import Error as NatsError
 from decider.approvals import Approvals
 from decider.beacon import BeaconPublisher
 from decider.budgets.office import open_limits
+from decider.clock import SYSTEM_CLOCK, monotonic_ms, wall_ms
 from decider.configuration import Configuration
 from decider.credentials import channel_credentials, nats_settings, server_credentials
 from decider.decider import Decider
 from decider.delegations import Registry, read_links
 from decider.envelope import House
+from decider.floor import Floor, FloorDamaged
 from decider.health import Health
 from decider.holds import Holds
 from decider.in_force import InForce
 from decider.limits import Limits
 from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.outcome import OutcomeReader
-from decider.parts import Clock, Parts
+from decider.parts import Parts
 from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.sealer import Sealer
@@ -49,7 +50,7 @@ from decider.telling import tell, telling
 from decider.tokens.issuers import read_issuers
 from licet import metrics, tracing
 from licet.catalog import Catalog, read_catalog
-from licet.event import EventKind, uuid7
+from licet.event import EventKind
 from licet.identity import audience_of, decider_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key
@@ -73,7 +74,15 @@ CONFIGURATION_WITHIN_S: Final = 15.0
 """How long a start waits for a configuration to be activated."""
 
 
-_CANNOT_START: Final = (KeyFileError, SourceError, StreamsError, SpoolError, OSError, ValueError)
+_CANNOT_START: Final = (
+    FloorDamaged,
+    KeyFileError,
+    SourceError,
+    StreamsError,
+    SpoolError,
+    OSError,
+    ValueError,
+)
 
 
 CANCEL_AGAIN_S: Final = 0.2
@@ -81,19 +90,6 @@ CANCEL_AGAIN_S: Final = 0.2
 
 class StartError(Exception):
     """The process cannot start; `str()` says what to change, one line for each fault."""
-
-
-def wall_ms() -> int:
-    """Return Unix ms."""
-    return time.time_ns() // 1_000_000
-
-
-def monotonic_ms() -> int:
-    """Return ms of a clock that cannot be set back."""
-    return time.monotonic_ns() // 1_000_000
-
-
-SYSTEM_CLOCK: Final = Clock(wall_ms, monotonic_ms, lambda now_ms: uuid7(now_ms, secrets.token_bytes(10)))
 
 
 class DeciderProcess:
@@ -124,7 +120,8 @@ class DeciderProcess:
         self._exits.push_async_callback(self._disconnect)
         self._publisher = await Publisher.open(self._nc)
         store = ConfigStore(self._publisher, settings.environment)
-        configuration = Configuration(store, read_public(settings.root_key_file), settings.environment)
+        root, floor = read_public(settings.root_key_file), Floor(settings.spool_dir)
+        configuration = Configuration(store, root, settings.environment, floor=floor)
         self._journal = await self._open_journal()
         self._exits.push_async_callback(self._close_journal)
         configuration.rejected, configuration.taken = self._bundle_rejected, self._bundle_activated
@@ -294,9 +291,10 @@ class DeciderProcess:
             if read is not None:
                 return read.in_force.keys
             if time.monotonic() > deadline:
+                why = f"the record is refused: {configuration.refused}" if configuration.refused else ""
                 raise StartError(
                     f"no configuration is in force in environment `{self._settings.environment}`: "
-                    "run `licet policy activate`"
+                    f"{why or 'run `licet policy activate`'}"
                 )
             await asyncio.sleep(0.2)
 

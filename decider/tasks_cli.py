@@ -235,7 +235,7 @@ def tasks_list(
     as_json: AsJson = False,
 ) -> None:
     """Check a tasks file and show its tasks."""
-    from decider.process import wall_ms
+    from decider.clock import wall_ms
     from decider.source import SourceError
     from decider.tasks import read_tasks
 

@@ -2,7 +2,12 @@
 and what stands in ClickHouse and in the trace, all of it exact, for the attack and for its lawful twin.
 """
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -57,3 +62,29 @@ def test_whole_audit_of_the_cases_is_sound(house: House) -> None:
     """After forged permits, restarts, wiped disks and an outage: every chain, checkpoint and column."""
     sound, said = house.verify()
     assert sound, said
+
+
+def explained(house: House, *words: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "licet", "explain", *words, "--json"]
+    environment = {**os.environ, **house.stack.audit_environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_recorded_calls_are_explained_from_the_store(house: House) -> None:
+    """A denial names its rule; its lawful twin, by its call, answers every question with yes."""
+    stopped = explained(house, "last", "--denied")
+    assert stopped["decision"] in {"deny", "hold", "failed"}
+    assert {"yes"} != {answer["answer"] for answer in stopped["answers"]}
+    rows = [
+        row
+        for case in _played
+        for attempt in case.attempts
+        for row in attempt.seen.rows
+        if row["kind"] == "decision.allowed" and row["agent"] != "decider"
+    ]
+    found = explained(house, rows[0]["decision_id"])
+    assert {answer["answer"] for answer in found["answers"]} == {"yes"}
+    by_call = explained(house, found["call"].split()[0])
+    assert by_call["call"] == found["call"]

@@ -1,5 +1,6 @@
 """A real decider on a real NATS server, with the refund example's policy; only the tool behind it is ours."""
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -221,7 +222,22 @@ async def start_house(ground: Ground, finance: Finance, **more: Any) -> House:
     process = DeciderProcess(ground.settings(f"finance=127.0.0.1:{finance.port}", **more))
     await process.start()
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{process.port}")
-    return House(ground, process, finance, channel, decider_pb2_grpc.DeciderServiceStub(channel))
+    stub = decider_pb2_grpc.DeciderServiceStub(channel)
+    await first_beacon(stub)
+    return House(ground, process, finance, channel, stub)
+
+
+async def first_beacon(stub: Any) -> None:
+    """Wait until the decider says what is current: it listens a moment before."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            await stub.GetBeacon(decider_pb2.GetBeaconRequest(), timeout=10)
+            return
+        except grpc.aio.AioRpcError:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.02)
 
 
 async def furnish(ground: Ground, **more: Any) -> House:

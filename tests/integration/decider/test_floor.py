@@ -1,0 +1,93 @@
+"""Nothing goes back: a decider that was restarted knows what it had taken."""
+
+from pathlib import Path
+
+import pytest
+
+import decider.process
+from decider.floor import FILE, Floor, FloorDamaged, Marks
+from decider.process import StartError
+from licet.statement import canonical
+from licet.streams import ConfigStore, Publisher, connect, subject_config_active
+from licet.v1.beacon_pb2 import ActiveConfig
+from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW
+from tests.integration.decider.test_configuration import raise_version, wait_for_bundle
+from tests.worlds.decisions import ENV, Ground, House, start_house
+
+pytestmark = pytest.mark.asyncio
+
+
+async def rewrite(ground: Ground, record: ActiveConfig) -> None:
+    """What whoever may write to the stream can do: put an older record, lawful once, into its place."""
+    nc = await connect(ground.nats.settings("setup"), "attacker")
+    try:
+        await (await Publisher.open(nc)).publish(subject_config_active(ENV), canonical(record))
+    finally:
+        await nc.close()
+
+
+async def active(ground: Ground) -> ActiveConfig:
+    nc = await connect(ground.nats.settings("setup"), "reader")
+    try:
+        found = await ConfigStore(await Publisher.open(nc), ENV).active()
+        assert found is not None
+        return found[0]
+    finally:
+        await nc.close()
+
+
+async def test_old_bundle_is_refused_also_by_a_decider_that_was_restarted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old record names a bundle that was signed and lawful once; only memory can tell."""
+    old = await active(house.ground)
+    raise_version(house.ground.policy, 2)
+    await house.ground.activate()
+    await wait_for_bundle(house, 2)
+    new = await active(house.ground)
+    await house.process.stop()
+    await rewrite(house.ground, old)
+    monkeypatch.setattr(decider.process, "CONFIGURATION_WITHIN_S", 0.0)
+    with pytest.raises(StartError, match=r"refused: .* goes back"):
+        await start_house(house.ground, house.finance)
+    await rewrite(house.ground, new)
+    again = await start_house(house.ground, house.finance)
+    try:
+        response = await again.decide(call_id="again")
+        assert response.decision == DECISION_TYPE_ALLOW
+        assert again.permit(response).bundle_version == 2
+        rejected = [event for event in await again.events() if event.kind == "bundle.rejected"]
+        assert "goes back" in rejected[-1].detail
+    finally:
+        await again.channel.close()
+        await again.process.stop()
+
+
+MARKS = Marks(generation=2, config_seq=9, keyset=3, bundle=5, bundle_sha256="ab", revocations=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"bundle": 4}, "bundle goes back from 5 to 4"),
+        ({"keyset": 2}, "key set goes back"),
+        ({"revocations": 3}, "revocation list goes back"),
+        ({"config_seq": 8}, "configuration goes back"),
+        ({"generation": 1}, "generation goes back"),
+        ({"bundle_sha256": "cd"}, "two bundles have the version 5"),
+        ({}, ""),
+        ({"bundle": 6, "bundle_sha256": "cd", "config_seq": 10}, ""),
+        ({"generation": 3, "bundle": 1, "config_seq": 1}, ""),
+    ],
+)
+async def test_floor_refuses_each_step_back_and_nothing_else(changes: dict[str, int | str], why: str) -> None:
+    new = Marks(**{**{name: getattr(MARKS, name) for name in Marks.__slots__}, **changes})
+    assert why in MARKS.refuses(new)
+    assert bool(why) is bool(MARKS.refuses(new))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"generation": "x"}'])
+async def test_damaged_floor_stops_the_start_and_says_what_to_do(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(FloorDamaged, match="restore it, or remove it"):
+        Floor(tmp_path)
