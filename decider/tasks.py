@@ -2,8 +2,8 @@
 
 The registry of this slice is a file, read once at start. `caller` is a SPIFFE id, or the path below
 `spiffe://<trust domain>/<environment>/`. A task ends at `not_after` (RFC 3339 with its offset), or `hours`
-after the file was read, at most `MAX_HOURS`: the spends of a step at an unguarded tool are remembered for a
-day.
+after it `started`, at most `MAX_HOURS`: the spends of a step at an unguarded tool are remembered for a day.
+Without `started` its hours begin anew with each start of a decider: for development, or guarded tools alone.
 """
 
 import re
@@ -130,17 +130,30 @@ def _identifier(section: Section, key: str) -> str:
 def _end(section: Section, now_ms: int) -> int:
     hours = section.integer("hours", DEFAULT_HOURS, low=1, high=MAX_HOURS)
     if not section.has("not_after"):
-        return now_ms + hours * HOUR_MS
-    if section.has("hours"):
-        section.refuse("hours", "give `hours` or `not_after`, not both")
-    text = section.text("not_after")
+        return _start(section, now_ms) + hours * HOUR_MS
+    for other in ("hours", "started"):
+        if section.has(other):
+            section.refuse(other, "give `not_after`, or `hours` and when it `started`, not both")
+    return _moment(section, "not_after")
+
+
+def _start(section: Section, now_ms: int) -> int:
+    """Return when the task began; without `started` it begins anew whenever the file is read."""
+    if not section.has("started"):
+        return now_ms
+    started = _moment(section, "started")
+    if started > now_ms + HOUR_MS:
+        section.refuse("started", "is in the future")
+    return started
+
+
+def _moment(section: Section, key: str) -> int:
+    text = section.text(key)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        section.refuse(
-            "not_after", f"`{text}` must be a time with its offset, such as `2030-01-31T12:00:00Z`"
-        )
+        section.refuse(key, f"`{text}` must be a time with its offset, such as `2030-01-31T12:00:00Z`")
         return 0
     return int(moment.timestamp() * 1000)

@@ -26,6 +26,12 @@ def test_caller_is_completed_and_the_end_is_counted_from_reading(tmp_path: Path)
     assert task.not_after_ms == 1_000 + 2 * HOUR_MS  # type: ignore[attr-defined]
 
 
+def test_hours_count_from_the_tasks_own_start_whenever_the_file_is_read(tmp_path: Path) -> None:
+    """A restart of the decider must not give a task its time again."""
+    text = GOOD.replace("hours: 2", "hours: 2, started: 1969-12-31T23:00:00Z")
+    assert read(tmp_path, text)["task_1"].not_after_ms == HOUR_MS  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
@@ -34,6 +40,9 @@ def test_caller_is_completed_and_the_end_is_counted_from_reading(tmp_path: Path)
         ("hours: 2", "not_after: tomorrow", "must be a time with its offset"),
         ("hours: 2", "not_after: 2030-01-01T00:00:00", "must be a time with its offset"),
         ("hours: 2", "hours: 2, not_after: 2030-01-01T00:00:00Z", "not both"),
+        ("hours: 2", "started: 1969-12-31T00:00:00Z, not_after: 2030-01-01T00:00:00Z", "not both"),
+        ("hours: 2", "hours: 2, started: yesterday", "must be a time with its offset"),
+        ("hours: 2", "hours: 2, started: 1970-01-01T02:00:00Z", "is in the future"),
         ("caller: agent/bot", "caller: 'agent/../decider'", "no SPIFFE id"),
         ("caller: agent/bot", "caller: 'http://x/y'", "no SPIFFE id"),
         ("caller: agent/bot, ", "", "is required"),
