@@ -44,12 +44,15 @@ class LoopLimit:
         if limits is None:
             return NOTHING_SEEN
         envelope = wish.envelope
+        reads = (
+            envelope.method.call_class is CallClass.READ
+        )  # an empty answer to a write is often all there is
         found = self._history(envelope.task.task_id).judge(
             shape_of_call(envelope),
             envelope.asked.call_id,
             limits,
             now_ms=wish.now_ms,
-            empty=envelope.asked.empty_in_a_row,
+            empty=envelope.asked.empty_in_a_row if reads else 0,
         )
         if found is None:
             return NOTHING_SEEN

@@ -24,6 +24,7 @@ from licet.client.exchange import (
     POLL_S,
     RETRY_AFTER_S,
     TIMEOUT_S,
+    Emptiness,
     Metadata,
     Permitted,
     Step,
@@ -246,6 +247,7 @@ class _GatedChannel:
     def __init__(self, client: AsyncClient, task: str, tool: str, user_token: UserToken) -> None:
         self._client, self._task, self._tool = client, task, tool
         self._user_token = user_token
+        self._emptiness = Emptiness()
 
     def unary_unary(
         self,
@@ -271,10 +273,12 @@ class _GatedChannel:
                 check_call_id(method, call_id),
                 claimed_intent=claimed_intent,
                 user_token=self._user_token,
+                empty_in_a_row=self._emptiness.of(method),
             )
-            return await self._client.call(
-                self._tool, step, response_deserializer, TIMEOUT_S if timeout is None else timeout
-            )
+            within_s = TIMEOUT_S if timeout is None else timeout
+            reply = await self._client.call(self._tool, step, response_deserializer, within_s)
+            self._emptiness.heard(method, reply)
+            return reply
 
         return gated
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from licet.client.errors import Denied, GateError, Held, OutcomeUnknown, Refused, Unavailable
@@ -76,6 +76,8 @@ class Step:
     audience: str = ""
     claimed_intent: str = ""
     user_token: UserToken = field(default="", repr=False)
+    empty_in_a_row: int = 0
+    """How many calls of the method brought nothing lately: the loop breaker's only way to know."""
 
     def request(self) -> decider_pb2.DecideRequest:
         """Return the question to the decider."""
@@ -88,7 +90,24 @@ class Step:
             audience=self.audience,
             claimed_intent=self.claimed_intent,
             user_token=self.user_token if isinstance(self.user_token, str) else self.user_token(),
+            empty_in_a_row=self.empty_in_a_row,
         )
+
+
+class Emptiness:
+    """Counts how many answers of each method of one stub were empty in a row."""
+
+    def __init__(self) -> None:
+        self._in_a_row: dict[str, int] = {}
+
+    def of(self, method: str) -> int:
+        """Return the count of a method."""
+        return self._in_a_row.get(method, 0)
+
+    def heard(self, method: str, reply: object) -> None:
+        """Take note of an answer. Of a type without fields every answer is empty, and says nothing."""
+        empty = isinstance(reply, Message) and bool(reply.DESCRIPTOR.fields) and reply.ByteSize() == 0
+        self._in_a_row[method] = self.of(method) + 1 if empty else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,10 @@ class Door(finance_pb2_grpc.FinanceServicer):
     async def GetOrder(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name of the RPC
         await context.abort(grpc.StatusCode.NOT_FOUND, "no such order")
 
+    async def SearchPolicy(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name of the RPC
+        found = ["30 days"] if request.query == "refunds" else []
+        return finance_pb2.SearchPolicyResponse(passages=found)
+
 
 async def abort(context: Any, reason: Reason, told: dict[str, str]) -> None:
     from grpc_status import rpc_status
@@ -134,6 +138,26 @@ async def test_step_without_a_usable_call_id_is_a_clear_error_before_anything_is
     with pytest.raises((TypeError, ValueError), match="call_id"):
         await gated("IssueRefund", request(), **fields)
     assert not door.permits
+
+
+async def test_searches_that_find_nothing_in_a_row_are_stopped(gated: Call, house: House) -> None:
+    """Only the client sees answers: it counts the empty ones, and can only stop itself by that."""
+    manifest = house.ground.policy / "bundle.yaml"
+    manifest.write_text(manifest.read_text().replace("version: 1", "version: 2") + "loops: {empty: 2}\n")
+    await house.ground.activate()
+    deadline = time.monotonic() + 60
+    while house.permit(await house.decide()).bundle_version != 2:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+    async def search(number: int, query: str) -> Any:
+        return await gated("SearchPolicy", finance_pb2.SearchPolicyRequest(query=query), call_id=f"s{number}")
+
+    for number, query in enumerate(("a", "refunds", "b", "c")):  # one that finds something begins anew
+        await search(number, query)
+    with pytest.raises(Denied) as denied:
+        await search(9, "d")
+    assert denied.value.reason == "LOOP_BROKEN"
 
 
 async def test_superseded_bundle_is_decided_again_under_the_same_step(gated: Call, door: Any) -> None:
