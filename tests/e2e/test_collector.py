@@ -36,7 +36,7 @@ forbid (principal, action == Action::"refund", resource) when {{ context.amount_
 """
 pytestmark = [
     pytest.mark.xdist_group("collector"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(ROTEL is None, reason="NOT CHECKED: no collector; pip install rotel"),
 ]
 
@@ -196,7 +196,7 @@ with Client.from_env() as gate:
     except Held as held:
         print(held.hold_id, flush=True)
         if sys.argv[1:] == ["wait"]:
-            held.wait(30)
+            held.wait(90)
             print(finance.IssueRefund(request, call_id="call_held").refund_id, flush=True)
 """
 
