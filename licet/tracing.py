@@ -134,6 +134,8 @@ class Span:
         context: TraceContext,
         parent: TraceContext | None,
         links: Sequence[TraceContext],
+        *,
+        attributes: Mapping[str, type_attribute] | None = None,
     ) -> None:
         self.name = name
         self.kind = kind
@@ -142,12 +144,16 @@ class Span:
         self.started_ns = time.time_ns()
         self.ended_ns = 0
         self._links = tuple(links)
-        self._attributes: dict[str, type_attribute] = {}
+        self._attributes: dict[str, type_attribute] = dict(attributes) if attributes else {}
         self._error = ""
 
     def set(self, key: str, value: type_attribute) -> None:
         """Set an attribute; the key is a constant of `licet.telemetry`."""
         self._attributes[key] = value
+
+    def update(self, attributes: Mapping[str, type_attribute]) -> None:
+        """Set several attributes."""
+        self._attributes.update(attributes)
 
     def link(self, context: TraceContext) -> None:
         """Point at another span without becoming its child."""
@@ -228,9 +234,7 @@ class Recording:
         context = TraceContext(
             self.trace_id, f"{random.getrandbits(64) or 1:016x}", sampled=True, tracestate=state
         )
-        span = Span(name, kind, context, parent, links)
-        for key, value in (attributes or {}).items():
-            span.set(key, value)
+        span = Span(name, kind, context, parent, links, attributes=attributes)
         self._spans.append(span)
         if self.parent is None:
             self.parent = context  # the first span of a trace without a caller is the parent of the rest

@@ -21,13 +21,9 @@ _STATUS_DETAILS: Final = "grpc-status-details-bin"
 
 def masked(permit: Permit, answer: ToolAnswer, trailers: Pairs) -> Answered:
     """Return `answer` as the caller may see it, with `trailers` of our own added."""
-    paths = tuple(
-        path
-        for obligation in permit.decision.obligations
-        if obligation.id == MASK_REPLY
-        for path in obligation.paths
-    )
-    if any(obligation.id == MASK_REPLY for obligation in permit.decision.obligations):
+    masks = [one for one in permit.decision.obligations if one.id == MASK_REPLY]
+    if masks:
+        paths = tuple(path for one in masks for path in one.paths)
         body = cleared(permit.method.output, answer.body, paths) if answer.code == OK else b""
         return Answered(code=answer.code, message="", body=body, metadata=(), trailers=trailers)
     return Answered(
@@ -42,7 +38,7 @@ def masked(permit: Permit, answer: ToolAnswer, trailers: Pairs) -> Answered:
 def outbound(pairs: Pairs) -> Pairs:
     """Return the metadata of a tool that a caller may see."""
     return tuple(
-        (key, value) for key, value in pairs if key == _STATUS_DETAILS or not key.startswith(_OWN_PREFIXES)
+        [pair for pair in pairs if pair[0] == _STATUS_DETAILS or not pair[0].startswith(_OWN_PREFIXES)]
     )
 
 

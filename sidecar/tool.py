@@ -75,7 +75,7 @@ class SocketTool:
 
     async def call(self, forward: Forward) -> ToolAnswer:
         """Make the call; never raises for what the tool or the connection did."""
-        if not await self.ready():
+        if not self.reachable and not await self.ready():
             return _UNSENT
         if forward.request.send is not None:
             return await self._streamed(forward)
@@ -169,4 +169,4 @@ def _answer(
 
 
 def _pairs(found: Any) -> Pairs:
-    return tuple((key, value) for key, value in found) if found is not None else ()
+    return tuple([(key, value) for key, value in found]) if found is not None else ()

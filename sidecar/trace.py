@@ -4,8 +4,7 @@ Guaranteed: the caller's trace id is kept, its sampled flag cannot hide a refusa
 carries arguments, results or permits. Not guaranteed: that a span arrives; audit is what cannot be lost.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Final
 
 from google.rpc import code_pb2
@@ -19,6 +18,13 @@ from licet.tracing import OK, Recording, Span, TraceContext, Tracing, extract, p
 from sidecar.exchange import Refused, Reply, Request, ToolAnswer
 
 _NAMES: Final[Mapping[int, str]] = {number: name for name, number in code_pb2.Code.items()}
+
+_FIELDS: Final = (
+    (telemetry.REASON, "reason"),
+    (telemetry.DECISION_ID, "decision_id"),
+    (telemetry.SPEND_ID, "spend_id"),
+    (telemetry.OUTCOME, "outcome"),
+)
 
 
 class DoorTrace:
@@ -59,11 +65,9 @@ class DoorTrace:
                 self._recording.keep()
         span.end()
 
-    @contextmanager
-    def spending(self) -> Iterator[None]:
-        """Write down `permit.spend`."""
-        with self._recording.span(telemetry.SPAN_PERMIT_SPEND, kind=SpanKind.CLIENT, under=self._root):
-            yield
+    def spending(self) -> Span:
+        """Start `permit.spend`; leaving it as a context ends it."""
+        return self._recording.span(telemetry.SPAN_PERMIT_SPEND, kind=SpanKind.CLIENT, under=self._root)
 
     @property
     def seconds(self) -> float:
@@ -94,25 +98,22 @@ class DoorTrace:
 
     def close(self, kind: str, fields: dict[str, object], reply: Reply) -> None:
         """Finish the spans of the call, and keep them when it was refused or had an outcome."""
-        root = self._root
-        root.set(telemetry.ENFORCEMENT, kind.rpartition(".")[2])
-        root.set(telemetry.TOOL_REACHED, kind == EventKind.DOOR_PASSED)
+        known: dict[str, str | int | bool] = {
+            telemetry.ENFORCEMENT: kind.rpartition(".")[2],
+            telemetry.TOOL_REACHED: kind == EventKind.DOOR_PASSED,
+            telemetry.RPC_RESPONSE_STATUS_CODE: (
+                reply.refusal.status.value if isinstance(reply, Refused) else status_name(reply.code)
+            ),
+        }
         if fields.get("spend_id"):
-            root.set(telemetry.SPEND_ROUND, int(str(fields.get("round", 0))))
-        for key, name in (
-            (telemetry.REASON, "reason"),
-            (telemetry.DECISION_ID, "decision_id"),
-            (telemetry.SPEND_ID, "spend_id"),
-            (telemetry.OUTCOME, "outcome"),
-        ):
+            known[telemetry.SPEND_ROUND] = int(str(fields.get("round", 0)))
+        for key, name in _FIELDS:
             value = fields.get(name)
             if isinstance(value, str) and value:
-                root.set(key, value)
+                known[key] = value
+        self._root.update(known)
         if isinstance(reply, Refused):
-            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, reply.refusal.status.value)
             self._recording.keep()
-        else:
-            root.set(telemetry.RPC_RESPONSE_STATUS_CODE, status_name(reply.code))
         self._recording.close()
 
 

@@ -81,8 +81,9 @@ class Word(decider_pb2_grpc.DeciderServiceServicer):
 class Rig:
     """One environment with one tool; sidecars run in this process, on real transports."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tool: str = "examples.refund.service") -> None:
         self.directory = directory
+        self._tool_module = tool
         self.mint = Mint(directory)
         self.nats = NatsServer(directory / "nats", environment=ENVIRONMENT, tools=(TOOL, "other"))
         self.word = Word(self.mint)
@@ -147,9 +148,9 @@ class Rig:
         }
         with (self.directory / "tool.log").open("ab") as log:
             self.tool = subprocess.Popen(
-                [sys.executable, "-m", "examples.refund.service"], env=environment, stdout=log, stderr=log
+                [sys.executable, "-m", self._tool_module], env=environment, stdout=log, stderr=log
             )
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not self.socket.exists():
             assert self.tool.poll() is None, (self.directory / "tool.log").read_text()
             assert time.monotonic() < deadline, "the tool did not start"
@@ -158,6 +159,12 @@ class Rig:
     def stop_tool(self) -> None:
         self.tool.terminate()
         self.tool.wait(10)
+        self.socket.unlink(missing_ok=True)
+
+    def kill_tool(self) -> None:
+        """End the tool by SIGKILL, in the middle of whatever it does."""
+        self.tool.kill()
+        self.tool.wait()
         self.socket.unlink(missing_ok=True)
 
     async def _start_word(self) -> None:
@@ -213,7 +220,7 @@ class Rig:
         self.sidecars.append(sidecar)
         return sidecar
 
-    async def until(self, true: Any, why: Any = lambda: "", within_s: float = 15.0) -> None:
+    async def until(self, true: Any, why: Any = lambda: "", within_s: float = 60.0) -> None:
         deadline = time.monotonic() + within_s
         while not true():
             assert time.monotonic() < deadline, why()
@@ -247,7 +254,7 @@ class Rig:
         sidecar: Sidecar | None = None,
         identity: str = AGENT,
         metadata: tuple[tuple[str, Any], ...] = (),
-        timeout: float | None = 10,
+        timeout: float | None = 30,
     ) -> str:
         """Call once; return `passed`, or the reason, or the status name of an error without one."""
         pairs = ((DEV_IDENTITY, identity), *((PERMIT, permit) for permit in permits), *metadata)
@@ -267,15 +274,17 @@ class Rig:
 
     def refunded(self, order_id: str) -> int:
         """What the ledger says was paid back for an order, minor units."""
-        with contextlib.closing(sqlite3.connect(self.ledger, timeout=5)) as book:
+        with contextlib.closing(sqlite3.connect(self.ledger, timeout=60)) as book:
             row = book.execute("SELECT refunded_minor FROM orders WHERE order_id = ?", (order_id,)).fetchone()
         return int(row[0])
 
     async def mark(self) -> None:
-        """Forget the door events so far."""
+        """Forget the door events so far; those on their way are waited for."""
+        journals = [one._journal for one in self.sidecars if not one._journal._closed]
+        await self.until(lambda: not any(journal.depth for journal in journals), within_s=60)
         self._audit_from = await self._last(stream_audit(ENVIRONMENT))
 
-    async def door_events(self, count: int = 1, within_s: float = 5.0) -> list[Event]:
+    async def door_events(self, count: int = 1, within_s: float = 60.0) -> list[Event]:
         """Return the door events since `mark`, from the stream; waits until there are `count`."""
         deadline = time.monotonic() + within_s
         while True:
@@ -286,7 +295,7 @@ class Rig:
                 return events
             await asyncio.sleep(0.02)
 
-    async def events(self, kind: str, count: int, within_s: float = 5.0) -> bool:
+    async def events(self, kind: str, count: int, within_s: float = 60.0) -> bool:
         """Return whether there have been `count` events of a kind, waiting for them."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
@@ -295,7 +304,7 @@ class Rig:
             await asyncio.sleep(0.1)
         return False
 
-    async def all_door_events(self, count: int, within_s: float = 10.0) -> int:
+    async def all_door_events(self, count: int, within_s: float = 60.0) -> int:
         """Return how many door events there are in all, once there are `count`, or time is up."""
         self._audit_from = 0
         return len(await self.door_events(count, within_s))
@@ -321,7 +330,7 @@ class Rig:
 
     async def _last(self, stream: str) -> int:
         """Return a stream's last sequence; asks again while the own connection is still coming back."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while True:
             try:
                 info = await stream_info(self.setup, stream)
