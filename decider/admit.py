@@ -24,7 +24,9 @@ def admit(envelope: Envelope, links: Links, in_force: InForce, *, now_ms: int) -
         if outside is not None:
             return outside
     found = check_delegation(envelope, links, in_force, now_ms=now_ms)
-    return found if isinstance(found, Refusal) else replace(envelope, delegations=found)
+    if isinstance(found, Refusal):
+        return found
+    return replace(envelope, delegations=found) if found != envelope.delegations else envelope
 
 
 def admit_facts(envelope: Envelope, facts: Facts) -> Refusal | None:

@@ -34,6 +34,7 @@ from decider.in_force import InForce
 from decider.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
 from decider.mint import PERMITTING, mint
 from decider.modify import narrowed
+from decider.notices.notice import NoticeKind, notice_of
 from decider.parts import Parts, Track
 from decider.record import KINDS, asked_fields, failure_event, verdict_event
 from decider.rounds import Standing, standing_of
@@ -154,13 +155,11 @@ class Case:
             return deny(envelope, admitted, in_force, self.moment)
         self.envelope = envelope = admitted
         try:
-            facts, standing = await asyncio.gather(
-                read_facts(self.parts, envelope, in_force, self.moment, k_tool=self.k_tool, track=self.track),
-                self._standing(envelope, house, in_force),
-            )
+            facts, standing = await self._present(envelope, house, in_force)
             if isinstance(facts, Refusal):
                 return facts
-            self.moment = replace(self.moment, round=standing.round, executed=standing.executed)
+            if standing != Standing(self.moment.round, self.moment.executed):
+                self.moment = replace(self.moment, round=standing.round, executed=standing.executed)
             self.seen = seen = await self.parts.limits.look(self._wish(envelope, in_force))
         except StreamsError as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
@@ -173,6 +172,18 @@ class Case:
         if isinstance(verdict, Refusal | Narrowable) or verdict.hold is None:
             return verdict
         return await self._answered(envelope, facts, call, verdict, in_force=in_force, seen=seen)
+
+    async def _present(
+        self, envelope: Envelope, house: House, in_force: InForce
+    ) -> tuple[Facts | Refusal, Standing]:
+        """Ask the tool and the store at once; without facts only the store, and no task is made for it."""
+        standing = self._standing(envelope, house, in_force)
+        if envelope.method.facts is None:
+            return Facts(), await standing
+        reading = read_facts(
+            self.parts, envelope, in_force, self.moment, k_tool=self.k_tool, track=self.track
+        )
+        return await asyncio.gather(reading, standing)
 
     def _wish(self, envelope: Envelope, in_force: InForce) -> Wish:
         return Wish(envelope, in_force, self.moment.now_ms, self.moment.round, self.seen)
@@ -236,6 +247,7 @@ class Case:
         if new:
             fields = asked_fields(held.hold, envelope, self.k_tool, self.moment.decision_id)
             await self.parts.journal.append(EventKind.APPROVAL_REQUESTED, **fields)
+            self.parts.announcer.tell(notice_of(NoticeKind.REQUESTED, held.hold))
         else:
             link_asked(self.track, stored)
         answers = () if new else await self.parts.holds.answers(held.hold)
@@ -351,5 +363,7 @@ async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:
 def flag(envelope: Envelope, in_force: InForce) -> Envelope:
     """Return the envelope with what the egress check found in its arguments, less what the bundle expects."""
     report = inspect(envelope.arguments, allowed=in_force.bundle.egress.get(envelope.method.path))
+    if not report.findings and (report.flags, frozenset()) == (envelope.risk_flags, envelope.flagged):
+        return envelope
     paths = frozenset(finding.path for finding in report.findings)
     return replace(envelope, risk_flags=report.flags, flagged=paths)

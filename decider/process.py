@@ -26,6 +26,7 @@ from decider.configuration import Configuration
 from decider.credentials import channel_credentials, nats_settings, server_credentials
 from decider.decider import Decider
 from decider.delegations import Registry, read_links
+from decider.egress import packaged
 from decider.envelope import House
 from decider.floor import Floor, FloorDamaged
 from decider.health import Health
@@ -126,6 +127,7 @@ class DeciderProcess:
         self._exits.push_async_callback(self._close_journal)
         configuration.rejected, configuration.taken = self._bundle_rejected, self._bundle_activated
         keys = await self._first_configuration(configuration)
+        packaged()  # a second of reading, that the first caller would wait for
         house = self._house(keys)
         await self._exits.enter_async_context(watching(house.drift, house.catalogs, self._journal))
         reader = self._open_reader()
@@ -153,12 +155,14 @@ class DeciderProcess:
             meter=DecisionMeter(counts, house.catalogs),
         )
         self._exits.push_async_callback(tell, decider.flood, last=True)
-        for loop in (beacons.run(), telling(decider.flood)):
+        expiry = ExpiryWatch(holds, configuration, self._journal, announcer, wall_ms)
+        for loop in (beacons.run(), telling(decider.flood), expiry.run(), announcer.run()):
             self._exits.push_async_callback(_ended, asyncio.create_task(loop))
         approvals = Approvals(
             holds,
             configuration,
             self._journal,
+            announcer,
             identify=identify_certified if settings.tls else identify_development,
             wall_ms=wall_ms,
         )
@@ -204,6 +208,7 @@ class DeciderProcess:
         *,
         limits: Limits,
         tasks: TaskStore,
+        announcer: Announcer,
     ) -> Parts:
         settings = self._settings
         return Parts(
@@ -223,6 +228,7 @@ class DeciderProcess:
             tasks=tasks,
             users=read_issuers(settings.issuers_file, monotonic_ms),
             sealer=Sealer(),
+            announcer=announcer,
         )
 
     def _open_tracing(self) -> tracing.Tracing:
