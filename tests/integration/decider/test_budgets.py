@@ -45,10 +45,10 @@ pytestmark = pytest.mark.asyncio
 
 FIVE = """
 budgets:
-  everybody: {period: day, calls: LIMIT}
-  by-tenant: {per: [tenant], period: day, calls: LIMIT, operations: [refund]}
+  everybody: {period: month, calls: LIMIT}
+  by-tenant: {per: [tenant], period: month, calls: LIMIT, operations: [refund]}
   by-principal: {per: [principal], period: month, calls: LIMIT}
-  by-agent: {per: [agent], period: hour, calls: LIMIT}
+  by-agent: {per: [agent, tool], period: month, calls: LIMIT}
   by-task: {per: [task], period: task, money: {USD: MONEY}}
 """
 
@@ -291,7 +291,7 @@ async def test_outcomes_of_another_step_or_by_another_key_give_nothing_back(
 
 async def test_reads_under_a_budget_are_spent_so_that_their_end_is_known(house_of: Any) -> None:
     house = await house_of(
-        "budgets: {reads: {per: [agent], period: hour, calls: 1, operations: [read_order]}}\n"
+        "budgets: {reads: {per: [agent], period: month, calls: 1, operations: [read_order]}}\n"
     )
     body = TYPES("GetOrderRequest")(order_id="O1").SerializeToString()
     first = await house.decide(body, method=GET_ORDER, call_id="r1")
