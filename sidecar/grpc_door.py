@@ -18,7 +18,9 @@ from licet.call import MAX_REQUEST_BYTES
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
 from sidecar.identity import certified_peer, development_peer
+from sidecar.outlet import Outlet, Unread
 from sidecar.patience import within
+from sidecar.quota import bucket_of
 from sidecar.status import CODES, details_of
 
 BODY_TIMEOUT_S: Final = 10.0
@@ -33,6 +35,9 @@ MAX_STREAMS: Final = 256
 GRACE_MS: Final = 30_000
 """How long a keepalive ping may go unanswered, and the least time between two."""
 
+MAX_CONNECTION_AGE_MS: Final = 600_000
+"""After about so long a caller is asked to connect anew: with the certificate that it has then."""
+
 SERVER_OPTIONS: Final = (
     # Past our own limit a body is refused by us, on record; past this one by grpcio, before it is read.
     ("grpc.max_receive_message_length", 6 * MAX_REQUEST_BYTES),
@@ -40,11 +45,16 @@ SERVER_OPTIONS: Final = (
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_MS),
+    ("grpc.max_connection_age_grace_ms", MAX_CONNECTION_AGE_MS + GRACE_MS),  # longer than any tool may take
     ("grpc.keepalive_time_ms", GRACE_MS),
     ("grpc.keepalive_timeout_ms", GRACE_MS // 3),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", GRACE_MS // 3),
     ("grpc.http2.max_ping_strikes", 3),
 )
+
+UNREAD: Final = Refused(refusal=Refusal(Reason.OUTCOME_UNKNOWN, detail="the caller does not read"))
+"""What a caller is told of a call that ran while it left replies unread: only what it lacks."""
 
 Handle: TypeAlias = Callable[[Request], Awaitable[Reply]]
 Identify: TypeAlias = Callable[[Any, Pairs], str]
@@ -82,6 +92,7 @@ class GrpcDoor(grpc.GenericRpcHandler):
         self._handle = handle
         self._identify = identify
         self._streams = streams
+        self._unread = Unread()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Take every path; the core says which exist."""
@@ -101,19 +112,24 @@ class GrpcDoor(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(partial(self._stream, path))
 
     async def _unary(self, path: str, _messages: Any, context: Any) -> bytes:
-        reply = await self._handle(self._built(path, context, None))
-        if not isinstance(reply, Refused) and reply.metadata:
-            await context.send_initial_metadata(reply.metadata)
+        request = self._built(path, context, None)
+        reply = await self._handle(request)
+        if not isinstance(reply, Refused):
+            caller = request.peer or bucket_of(request.peer, request.origin)
+            if self._unread.takes(caller, len(reply.body), context):
+                if reply.metadata:
+                    await context.send_initial_metadata(reply.metadata)
+                _set_status(reply, context)
+                return reply.body
+            reply = UNREAD
         _set_status(reply, context)
-        return b"" if isinstance(reply, Refused) else reply.body
+        return b""
 
     async def _stream(self, path: str, _messages: Any, context: Any) -> None:
-        async def send(message: bytes) -> None:
-            if not context.done():
-                await context.write(message)
-
-        reply = await self._handle(self._built(path, context, send))
-        _set_status(reply, context)
+        outlet = Outlet(context)
+        reply = await self._handle(self._built(path, context, outlet.send))
+        await outlet.over()
+        _set_status(UNREAD if outlet.cut else reply, context)
 
     def _built(self, path: str, context: Any, send: Callable[[bytes], Awaitable[None]] | None) -> Request:
         """Return the request; one that cannot be built goes to the core as a fault, for its event."""

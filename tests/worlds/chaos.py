@@ -15,6 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Self
 
 import grpc
 
@@ -22,14 +26,23 @@ from examples.refund.demo.house import REPLICAS, TASK, House
 from examples.refund.demo.play import refund
 from examples.refund.demo.wire import OK, REFUND, Asked, Step
 from licet.embedded.nats_accounts import AUDIT_WRITER
+from licet.embedded.nats_server import NatsCluster
+from licet.embedded.process import Process
 from licet.streams import connect, read_seq, stream_info, stream_spend
 from licet.v1 import decision_pb2, spend_pb2, statement_pb2
+from tests.worlds.delay import Delay
 
 CALLS_PER_S = 20
 WORKERS = 12
 TRIES = 6
+UP_S = (0.5, 2.0)
+"""Between an answer of the part that was killed last and the next kill, at least and at most."""
 DOWN_S = (0.1, 1.0)
 """Between a kill and the start again, at least and at most."""
+EACH_WAY_MS = 5.0
+"""How long a message is under way between two NATS servers."""
+START_S = 60.0
+"""How long a server that was killed may take to be ready again."""
 SETTLE_S = 60.0
 """How long the records may take to agree once everything runs again."""
 
@@ -91,35 +104,117 @@ def violations(records: Records, load: Load) -> tuple[str, ...]:
     return tuple(name for name, holds in checks.items() if not holds)
 
 
-def run_load(house: House, seconds: float, disturb: Callable[[float], None]) -> Load:
-    """Call at CALLS_PER_S for `seconds` while `disturb(end)` runs in this thread until `end` (monotonic)."""
-    load, steps = Load(), queue.Queue[str | None]()
-    workers = [threading.Thread(target=_work, args=(house, steps, load)) for _ in range(WORKERS)]
-    end = time.monotonic() + seconds
-    pacer = threading.Thread(target=_pace, args=(house, steps, end))
+class Tasks:
+    """Tasks that end one after the other: no permit outlives its task, so no fence has to wait for long."""
+
+    EVERY_S = 15
+    LEFT_S = 8.0
+    """A step is begun under a task that lasts at least so long."""
+
+    def __init__(self, house: House, count: int = 40) -> None:
+        now = time.time()
+        self._ends = [now + self.EVERY_S * number for number in range(1, count + 1)]
+        self.last_end = now
+        """When the last task ends that was used, Unix seconds."""
+        self._lock = threading.Lock()
+        lines = []
+        for number, end in enumerate(self._ends):
+            written = datetime.fromtimestamp(end, UTC).isoformat(timespec="milliseconds")
+            lines += [
+                f"  chaos_{number}:",
+                *(f"    {line}" for line in ("agent: refund-bot", "caller: agent/refund-bot", "tenant: t1")),
+                '    principal: "ana@t1.example.com"',
+                f'    not_after: "{written}"',
+            ]
+        file = house.policy / "tasks.yaml"
+        file.write_text(file.read_text() + "\n".join(lines) + "\n")
+        house.stack.processes["decider"].stop()
+        house.stack.restart("decider")
+
+    def now(self) -> str:
+        """Return the task that is used now."""
+        with self._lock:
+            number = next(n for n, end in enumerate(self._ends) if end > time.time() + self.LEFT_S)
+            self.last_end = max(self.last_end, self._ends[number])
+        return f"chaos_{number}"
+
+
+class LongTask:
+    """The example's own task: permits live as long as they may."""
+
+    PERMIT_S = 60.0
+
+    def __init__(self) -> None:
+        self.last_end = time.time()
+
+    def now(self) -> str:
+        """Return the task that is used now."""
+        self.last_end = time.time() + self.PERMIT_S
+        return TASK
+
+
+class ReplicatedHouse(House):
+    """Two sidecars of the tool on three NATS servers, every stream on all three, a wire of `each_way_ms`
+    between any two of them.
+    """
+
+    def __init__(self, directory: Path, *, orders: int, each_way_ms: float = EACH_WAY_MS) -> None:
+        super().__init__(directory, orders=orders, nats_servers=3)
+        nats = self.stack.nats
+        assert isinstance(nats, NatsCluster)
+        self._nats = nats
+        ports = [server.ports["route"] for server in nats.servers]
+        self._delay = Delay(directory / "delay", ports, each_way_ms)
+
+    def __enter__(self) -> Self:
+        self._nats.reach_by(self._delay.start())
+        try:
+            return super().__enter__()
+        except BaseException:
+            self._delay.stop()
+            raise
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        self._delay.stop()
+
+
+def run_load(house: House, seconds: float, disturb: Callable[[float], None], tasks: Tasks | LongTask) -> Load:
+    """Call at CALLS_PER_S until `disturb(end)` returns, which runs in this thread; `end` is monotonic.
+
+    It returns at `end`, or later when it was not done.
+    """
+    load, steps, over = Load(), queue.Queue[str | None](), threading.Event()
+    work = partial(_work, house, steps, load, tasks, over)
+    workers = [threading.Thread(target=work) for _ in range(WORKERS)]
+    pacer = threading.Thread(target=_pace, args=(house, steps, over))
     for thread in (pacer, *workers):
         thread.start()
-    disturb(end)
-    pacer.join()
-    for _ in workers:
-        steps.put(None)
-    for worker in workers:
-        worker.join()
+    try:
+        disturb(time.monotonic() + seconds)
+    finally:
+        over.set()
+        pacer.join()
+        for _ in workers:
+            steps.put(None)
+        for worker in workers:
+            worker.join()
     return load
 
 
-def _pace(house: House, steps: "queue.Queue[str | None]", end: float) -> None:
+def _pace(house: House, steps: "queue.Queue[str | None]", over: threading.Event) -> None:
     due = time.monotonic()
-    while due < end:
-        time.sleep(max(0.0, due - time.monotonic()))
+    while not over.wait(max(0.0, due - time.monotonic())):
         steps.put(house.order())
         due += 1 / CALLS_PER_S
 
 
-def _work(house: House, steps: "queue.Queue[str | None]", load: Load) -> None:
+def _work(
+    house: House, steps: "queue.Queue[str | None]", load: Load, tasks: Tasks | LongTask, over: threading.Event
+) -> None:
     while (order := steps.get()) is not None:
         body, replica = refund(order), random.randrange(REPLICAS)
-        step = house.wire.step(house.call_id(), TASK)
+        step = house.wire.step(house.call_id(), tasks.now())
         spend_id, end = "", "undecided"
         for attempt in range(TRIES):
             asked = _decided(house, step, body)
@@ -132,7 +227,8 @@ def _work(house: House, steps: "queue.Queue[str | None]", load: Load) -> None:
                 end = reply.reason
                 if end in {OK, "SPENT"}:
                     break
-            time.sleep(0.1 * 2**attempt)
+            if over.wait(0.1 * 2**attempt):
+                break  # what is still queued is asked for once
         step.recording.close()
         load.note(end, spend_id)
 
@@ -144,43 +240,86 @@ def _decided(house: House, step: Step, body: bytes) -> Asked | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A part that can be killed by SIGKILL and started again; starting does not wait until it answers."""
+
+    kill: Callable[[], None]
+    start: Callable[[], None]
+    answers: Callable[[], bool]
+
+
+def victims(house: House) -> dict[str, Victim]:
+    """Return every part that decides, enforces, executes, stores or records, by its name."""
+    found = {
+        name: Victim(process.kill, process.start, partial(_answers, process))
+        for name, process in house.stack.processes.items()
+        if name.startswith(("sidecar-", "decider", "tool-", "writer"))
+    }
+    nats = house.stack.nats
+    servers = nats.servers if isinstance(nats, NatsCluster) else (nats,)
+    for name, server in zip(nats.pids, servers, strict=True):
+        found[name] = Victim(server.kill, server.launch, server._answers)
+    return found
+
+
+def _answers(process: Process) -> bool:
+    return process.alive and (process._ready is None or process._ready())
+
+
 class Killer:
-    """Kills parts at moments drawn from a seed, each as often as the others, and starts them again."""
+    """Kills one part after the other at moments drawn from a seed, starts it, and waits until it answers.
 
-    PARTS = ("sidecar-finance-0", "sidecar-finance-1", "decider", "nats", "writer")
+    Every part is killed once before any is killed again. Beside that it does what a supervisor does: a part
+    that ended by itself is started again.
+    """
 
-    def __init__(self, house: House, seed: int, kills: int) -> None:
+    def __init__(self, house: House, seed: int) -> None:
         self._house = house
+        self._victims = victims(house)
         self._random = random.Random(seed)
-        self.kills = kills
         self.killed: Counter[str] = Counter()
+        self.restarted: Counter[str] = Counter()
+
+    @property
+    def parts(self) -> set[str]:
+        """The names of what is killed."""
+        return set(self._victims)
 
     def __call__(self, end: float) -> None:
-        seconds = end - time.monotonic()
-        pause = seconds / (self.kills + 1)
-        parts = [self.PARTS[number % len(self.PARTS)] for number in range(self.kills)]
-        self._random.shuffle(parts)
-        for part in parts:
-            time.sleep(max(0.0, pause * self._random.uniform(0.5, 1.0) - DOWN_S[0]))
-            self._kill(part)
-        time.sleep(max(0.0, end - time.monotonic()))
+        """Kill until `end`, and on until every part was killed once."""
+        while time.monotonic() < end or set(self.killed) != self.parts:
+            round_ = sorted(self._victims)
+            self._random.shuffle(round_)
+            for part in round_:
+                if time.monotonic() >= end and part in self.killed:
+                    continue
+                self._supervised(self._random.uniform(*UP_S))
+                self._kill(part)
 
     def _kill(self, part: str) -> None:
-        down = self._random.uniform(*DOWN_S)
+        victim = self._victims[part]
         self.killed[part] += 1
-        if part == "nats":
-            self._house.stack.nats.kill()
-            time.sleep(down)
-            self._house.stack.nats.start()
-            return
-        process = self._house.stack.processes[part]
-        process.kill()
-        time.sleep(down)
-        process.start()
+        victim.kill()
+        time.sleep(self._random.uniform(*DOWN_S))
+        victim.start()
+        ends = time.monotonic() + START_S
+        while not victim.answers() and time.monotonic() < ends:
+            self._supervised(0.1)
+
+    def _supervised(self, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            for name, process in self._house.stack.processes.items():
+                if not process.alive:
+                    self.restarted[name] += 1
+                    process.start()
+            time.sleep(min(0.2, left))
 
 
 def settle(house: House, load: Load, within_s: float = SETTLE_S) -> Records:
     """Read the records until they agree, or until the deadline; the last reading is returned."""
+    house.stack.nats.wait_ready(START_S)
     for name, process in house.stack.processes.items():
         assert process.alive, f"`{name}` does not run\n{process.log_tail()}"
     end = time.monotonic() + within_s
@@ -189,6 +328,39 @@ def settle(house: House, load: Load, within_s: float = SETTLE_S) -> Records:
         if not violations(records, load) or time.monotonic() > end:
             return records
         time.sleep(1.0)
+
+
+def until_all_known(house: House, ends: float, within_s: float) -> tuple[Records, float]:
+    """Read the records until every reserve has its outcome; the deadline counts from `ends` (Unix seconds).
+
+    Returns the last reading, and how many seconds after `ends` it was made.
+    """
+    while True:
+        records = read_records(house)
+        late = time.time() - ends
+        if not open_rounds(records) or late > within_s:
+            return records, late
+        time.sleep(0.5)
+
+
+def open_rounds(records: Records) -> set[tuple[str, int]]:
+    """Return the reserves that no outcome closed."""
+    ended = {(spend_id, round_) for spend_id, round_, _ in records.outcomes_in_jetstream}
+    return set(records.reserves_in_jetstream) - ended
+
+
+def figures(records: Records, load: Load, killer: Killer, late_s: float) -> str:
+    """Return what a run comes to, for people."""
+    outcomes = Counter(outcome for _, _, outcome in records.outcomes_in_jetstream)
+    lines = (
+        f"killed {killer.killed.total()}: {dict(sorted(killer.killed.items()))}",
+        f"ended by themselves {dict(killer.restarted)}",
+        f"steps {load.ended.total()}: {dict(load.ended.most_common())}",
+        f"reserves {len(records.reserves_in_jetstream)}, effects {len(records.exec_rows)}",
+        f"outcomes {dict(outcomes)}, events {records.events}",
+        f"all outcomes known {late_s:.1f} s after the end of the last permit",
+    )
+    return "\n".join(lines)
 
 
 def read_records(house: House) -> Records:
