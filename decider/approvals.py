@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from decider.configuration import Configuration
 from decider.holds import Holds
+from decider.notices.announcer import Announcer
+from decider.notices.notice import NoticeKind, notice_of
 from decider.record import hold_fields
 from decider.service import Context, Identify, abort
 from decider.votes import HoldState, Tally, bench_of, read_answer, tally
@@ -34,12 +36,14 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         holds: Holds,
         configuration: Configuration,
         journal: Journal,
+        announcer: Announcer,
         *,
         identify: Identify,
         wall_ms: Callable[[], int],
     ) -> None:
         self._holds, self._configuration, self._journal = holds, configuration, journal
         self._identify, self._wall_ms = identify, wall_ms
+        self._announcer = announcer
 
     async def _guarded(self, context: Context, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run a method for a known peer; a store that gives no answer is UNAVAILABLE."""
@@ -113,6 +117,7 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         if not await self._holds.answer(before.hold, vote.approval.approver, signed):
             return Refusal(Reason.APPROVAL_INVALID, f"`{vote.approval.approver}` has answered already")
         await self._journal.append_acked(EventKind.APPROVAL_VOTED, **_vote_fields(vote))
+        self._announcer.tell(notice_of(NoticeKind.VOTED, vote.hold))
         return await self._tally(stored)
 
 

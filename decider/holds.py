@@ -85,6 +85,17 @@ class Holds:
         base = f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.answer"
         return await self._write_once(f"{base}.{_token(approver)}", canonical(signed))
 
+    async def is_marked(self, hold: Hold) -> bool:
+        """Tell whether somebody has said that this hold ran out. Raises `StreamsError`."""
+        return await self._read(self._marker(hold)) is not None
+
+    async def mark(self, hold: Hold) -> bool:
+        """Say once that this hold ran out; False where somebody has. Raises `StreamsError`."""
+        return await self._write_once(self._marker(hold), b"expired")
+
+    def _marker(self, hold: Hold) -> str:
+        return f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.expired"
+
     async def listed(self) -> tuple[bytes, ...]:
         """Return the newest hold records, at most `MAX_LISTED`. Raises `StreamsError`."""
         return tuple(data for _, data in await self.dated())

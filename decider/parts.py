@@ -8,6 +8,7 @@ from decider.delegations import Registry
 from decider.envelope import House
 from decider.holds import Holds
 from decider.limits import Limits
+from decider.notices.announcer import Announcer
 from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.sealer import Sealer
@@ -48,6 +49,7 @@ class Parts:
     tasks: TaskStore
     users: Users
     sealer: Sealer
+    announcer: Announcer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import grpc
@@ -25,39 +22,39 @@ from decider.clock import SYSTEM_CLOCK, monotonic_ms, wall_ms
 from decider.configuration import Configuration
 from decider.credentials import channel_credentials, nats_settings, server_credentials
 from decider.decider import Decider
-from decider.delegations import Registry, read_links
+from decider.delegations import Registry
 from decider.egress import packaged
 from decider.envelope import House
+from decider.expiry import ExpiryWatch
 from decider.floor import Floor, FloorDamaged
 from decider.health import Health
 from decider.holds import Holds
+from decider.house import read_delegations, read_house
 from decider.in_force import InForce
 from decider.limits import Limits
 from decider.meter import DecisionMeter, HoldWatch, observe
+from decider.notices.announcer import Announcer
+from decider.notices.webhook import Webhook, read_hooks
 from decider.outcome import OutcomeReader
 from decider.parts import Parts
 from decider.quota import Quota
 from decider.reader import ToolReader
 from decider.sealer import Sealer
-from decider.served import Drift
 from decider.served_watch import watching
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
 from decider.source import SourceError
 from decider.task_service import TaskRegistry, TaskService
 from decider.task_store import TaskStore
-from decider.tasks import read_tasks
 from decider.telling import tell, telling
 from decider.tokens.issuers import read_issuers
 from licet import metrics, tracing
-from licet.catalog import Catalog, read_catalog
 from licet.event import EventKind
 from licet.identity import audience_of, decider_id
 from licet.journal import Journal, SpoolError
-from licet.keyfile import KeyFileError, read_public, read_secret, read_signed, read_signing_key
+from licet.keyfile import KeyFileError, read_public, read_secret, read_signing_key
 from licet.keys import KeySet
 from licet.log import log
-from licet.refusal import Refusal
 from licet.statement import SigningKey
 from licet.streams import (
     ConfigStore,
@@ -128,7 +125,7 @@ class DeciderProcess:
         configuration.rejected, configuration.taken = self._bundle_rejected, self._bundle_activated
         keys = await self._first_configuration(configuration)
         packaged()  # a second of reading, that the first caller would wait for
-        house = self._house(keys)
+        house = read_house(settings, keys, now_ms=wall_ms())
         await self._exits.enter_async_context(watching(house.drift, house.catalogs, self._journal))
         reader = self._open_reader()
         self._exits.push_async_callback(reader.close)
@@ -136,7 +133,12 @@ class DeciderProcess:
         traces, counts = self._open_tracing(), self._open_metrics(holds, configuration)
         limits = await self._exits.enter_async_context(self._limits(configuration, house, counts))
         tasks = TaskStore(self._publisher, settings.environment, self._task_key())
-        decider = Decider(self._parts(configuration, house, reader, holds, limits=limits, tasks=tasks))
+        webhooks = [Webhook(hook) for hook in read_hooks(settings.webhooks_file)]
+        announcer = Announcer(self._nc, settings.environment, webhooks)
+        parts = self._parts(
+            configuration, house, reader, holds, limits=limits, tasks=tasks, announcer=announcer
+        )
+        decider = Decider(parts)
         beacons = BeaconPublisher(
             self._nc,
             configuration,
@@ -223,7 +225,7 @@ class DeciderProcess:
             holds=holds,
             quota=Quota(settings.quota_per_second, settings.quota_burst),
             clock=SYSTEM_CLOCK,
-            delegations=Registry(self._delegations()),
+            delegations=Registry(read_delegations(settings)),
             limits=limits,
             tasks=tasks,
             users=read_issuers(settings.issuers_file, monotonic_ms),
@@ -303,45 +305,6 @@ class DeciderProcess:
                     f"{why or 'run `licet policy activate`'}"
                 )
             await asyncio.sleep(0.2)
-
-    def _house(self, keys: KeySet) -> House:
-        settings = self._settings
-        tasks = read_tasks(
-            settings.tasks_file,
-            trust_domain=settings.trust_domain,
-            environment=settings.environment,
-            now_ms=wall_ms(),
-        )
-        catalogs = MappingProxyType(self._catalogs(keys))
-        where = settings.trust_domain, settings.environment
-        return House(*where, catalogs, MappingProxyType({}), tasks, Drift(settings.served))
-
-    def _delegations(self) -> Path | None:
-        """Return the directory of delegations, if there is one; every file in it must be a link."""
-        directory = self._settings.delegations_dir
-        if directory is None:
-            return None
-        if not directory.is_dir():
-            raise StartError(f"LICET_DELEGATIONS_DIR: `{directory}` is no directory")
-        faults = read_links(directory)[1]
-        if faults:
-            raise StartError("; ".join(faults))
-        return directory
-
-    def _catalogs(self, keys: KeySet) -> Mapping[str, Catalog]:
-        settings = self._settings
-        catalogs: dict[str, Catalog] = {}
-        for path in settings.catalogs:
-            signed = read_signed(path)
-            catalog = read_catalog(signed, keys, environment=settings.environment, now_ms=wall_ms())
-            if isinstance(catalog, Refusal):
-                raise StartError(f"catalog `{path}`: {catalog.reason}: {catalog.detail}")
-            if catalog.audience in catalogs:
-                raise StartError(f"catalog `{path}`: tool `{catalog.tool}` is given twice")
-            catalogs[catalog.audience] = catalog
-        if not catalogs:
-            raise StartError("LICET_CATALOGS names no catalog: nothing could be decided")
-        return catalogs
 
     def _open_reader(self) -> ToolReader:
         settings = self._settings

@@ -106,6 +106,9 @@ class DeciderSettings(BaseSettings):
         default_factory=dict,
         description="who may register tasks, and for which tenants: app/desk=t1+t2,…; `*` is every",
     )
+    webhooks_file: Path | None = Field(
+        default=None, description="who is told of holds by signed webhooks, webhooks.yaml; none: nobody"
+    )
     delegations_dir: Path | None = Field(
         default=None, description="directory of signed delegations that tasks rest on; none: no task may"
     )

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from decider.https import HttpsError, check_url
 from decider.source import Section, read
 from decider.tokens.keys import ALGORITHMS, Keys, KeysError, read_jwks
-from decider.tokens.source import FileSource, KeySource, UrlSource, check_url
+from decider.tokens.source import FileSource, KeySource, UrlSource
 from decider.tokens.token import Issuer, User, read_token, verify_token
 from licet.log import log
 from licet.refusal import Reason, Refusal
@@ -143,6 +144,6 @@ def _source(section: Section, directory: Path) -> KeySource:
     if url:
         try:
             check_url(url)
-        except KeysError as error:
+        except HttpsError as error:
             section.refuse("jwks_url", str(error))
     return UrlSource(url, directory / ca_file if ca_file else None)

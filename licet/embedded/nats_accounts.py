@@ -25,6 +25,7 @@ from licet.streams import (
     stream_spend_log,
     subject_audit,
     subject_beacon,
+    subject_notice,
 )
 
 HUB: Final = "HUB"
@@ -123,7 +124,14 @@ def _hub_permissions(name: str, env: str) -> tuple[list[str], list[str]]:
         manage = [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "UPDATE") for stream in every]
         return [*info, *get, *manage, config], []
     if name == DECIDER:
-        own = (config, f"licet.budget.{env}.>", own_events, payloads, subject_beacon(env))
+        own = (
+            config,
+            f"licet.budget.{env}.>",
+            own_events,
+            payloads,
+            subject_beacon(env),
+            subject_notice(env),
+        )
         return [*info, *get, *own], [subject_beacon(env)]
     if name == AUDIT_WRITER:
         read = [part for stream in every for part in _consume(stream)]

@@ -37,6 +37,7 @@ from licet.streams.subjects import (
     subject_booking,
     subject_config_active,
     subject_ledger,
+    subject_notice,
     subject_payload,
     subject_spend,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "subject_booking",
     "subject_config_active",
     "subject_ledger",
+    "subject_notice",
     "subject_payload",
     "subject_spend",
 ]

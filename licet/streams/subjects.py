@@ -64,6 +64,11 @@ def subject_beacon(env: str) -> str:
     return f"licet.beacon.{subject_token(env)}"
 
 
+def subject_notice(env: str) -> str:
+    """Return the core NATS subject on which approvers' tools hear of holds; no stream keeps it."""
+    return f"licet.notice.{subject_token(env)}.hold"
+
+
 def subject_config_active(env: str) -> str:
     """Return the subject of the active configuration."""
     return f"licet.config.{subject_token(env)}.active"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from decider.delegations import Registry, read_links, signed_chain
 from decider.delegations_cli import app
-from decider.process import DeciderProcess, StartError
+from decider.house import read_delegations
 from licet.embedded.dev_keys import make_dev_keys
 from licet.identity import TRUST_DOMAIN_DEV
 from licet.refusal import Refusal
@@ -192,13 +192,13 @@ def test_ring_of_links_is_no_chain(desk: Desk) -> None:
 
 def test_decider_does_not_start_on_a_registry_with_a_fault(ground: Ground, desk: Desk) -> None:
     def registry(directory: Path) -> Path | None:
-        return DeciderProcess(ground.settings("", delegations_dir=directory))._delegations()
+        return read_delegations(ground.settings("", delegations_dir=directory))
 
     bad = desk.directory / f"{'e' * 32}.delegation"
     bad.write_bytes(b"no link")
-    with pytest.raises(StartError, match="no signed artifact"):
+    with pytest.raises(ValueError, match="no signed artifact"):
         registry(desk.directory)
-    with pytest.raises(StartError, match="is no directory"):
+    with pytest.raises(ValueError, match="is no directory"):
         registry(ground.directory / "nowhere")
     bad.unlink()
     assert registry(desk.directory) == desk.directory
