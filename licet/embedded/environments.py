@@ -19,6 +19,8 @@ from licet.embedded.project import Project, ToolCommand
 from licet.identity import TRUST_DOMAIN_DEV
 
 HOST: Final = "127.0.0.1"
+REGISTRARS: Final = "app/desk=*"
+"""Who may register tasks here: `licet tasks register` as spiffe://licet.local/<environment>/app/desk."""
 
 
 def metrics_port(process: str) -> str:
@@ -82,6 +84,7 @@ class Environments:
             "LICET_LISTEN": self.listen("decider"),
             "LICET_CATALOGS": ",".join(str(self.layout.catalog(tool)) for tool in tools),
             "LICET_TASKS_FILE": str(self.project.policy / "tasks.yaml"),
+            "LICET_REGISTRARS": REGISTRARS,
             "LICET_TOOLS": self._tools(),
             "LICET_MASTER_KEY_FILE": str(self.layout.keys / "master.key"),
             "LICET_ISSUERS_FILE": str(self.layout.keys / ISSUERS_FILE),

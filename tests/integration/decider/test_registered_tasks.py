@@ -20,7 +20,7 @@ from licet.streams.api import call
 from licet.v1 import task_pb2, task_pb2_grpc
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW
 from tests.integration.decider.test_decide import reason_of
-from tests.unit.decider.test_registration import APP, OPS, TEMPLATES, asked
+from tests.unit.decider.test_registration import APP, MANIFEST, OPS, TEMPLATES, asked
 from tests.worlds.decisions import (
     ENV,
     GET_ORDER,
@@ -54,7 +54,7 @@ async def register(house: House, peer: str = APP, **changes: Any) -> task_pb2.Ta
 @pytest_asyncio.fixture
 async def two(ground: Ground) -> AsyncIterator[tuple[House, House]]:
     manifest = ground.policy / "bundle.yaml"
-    manifest.write_text(manifest.read_text() + UNBOUND)
+    manifest.write_text(MANIFEST + UNBOUND)
     first = await furnish(ground, registrars=REGISTRARS)
     spool = {"spool_dir": ground.directory / "spool-1", "instance": "1"}
     second = await start_house(ground, first.finance, registrars=REGISTRARS, **spool)

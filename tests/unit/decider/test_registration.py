@@ -21,6 +21,7 @@ APP = "spiffe://licet.local/dev/app/desk"
 OPS = "spiffe://licet.local/dev/app/ops"
 BOT = "spiffe://licet.local/dev/agent/refund-bot"
 
+MANIFEST = (POLICY / "bundle.yaml").read_text().partition("# What kinds of work")[0]
 TEMPLATES = """
 templates:
   answer-refund-request:
@@ -42,7 +43,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> bundle_pb2.Bundle:
     directory = tmp_path_factory.mktemp("policy")
     for name in ("rules.cedar", "schema.cedarschema"):
         (directory / name).write_text((POLICY / name).read_text())
-    (directory / "bundle.yaml").write_text((POLICY / "bundle.yaml").read_text() + TEMPLATES)
+    (directory / "bundle.yaml").write_text(MANIFEST + TEMPLATES)
     return bundle_pb2.Bundle.FromString(read_bundle_source(directory, environment="dev"))
 
 
@@ -206,7 +207,7 @@ def test_contracts_come_back_as_they_were_written() -> None:
 def test_a_template_or_budget_that_makes_no_sense_is_not_built(tmp_path: Any, text: str) -> None:
     for name in ("rules.cedar", "schema.cedarschema"):
         (tmp_path / name).write_text((POLICY / name).read_text())
-    (tmp_path / "bundle.yaml").write_text((POLICY / "bundle.yaml").read_text() + text + "\n")
+    (tmp_path / "bundle.yaml").write_text(MANIFEST + text + "\n")
     with pytest.raises(SourceError):
         read_bundle_source(tmp_path, environment="dev")
 
@@ -228,7 +229,7 @@ def test_a_template_s_budget_has_a_name_of_its_own(tmp_path: Any) -> None:
     """A denial names one budget, and a note is about one."""
     for name in ("rules.cedar", "schema.cedarschema"):
         (tmp_path / name).write_text((POLICY / name).read_text())
-    manifest = (POLICY / "bundle.yaml").read_text() + TEMPLATES
+    manifest = MANIFEST + TEMPLATES
     (tmp_path / "bundle.yaml").write_text(manifest + "budgets: {calls: {period: day, calls: 1}}\n")
     with pytest.raises(SourceError, match="the bundle has a budget `calls`, too"):
         read_bundle_source(tmp_path, environment="dev")
