@@ -301,6 +301,22 @@ def test_the_render_is_the_golden_one(helm: Helm, chart: str) -> None:
     assert done.stdout == golden.read_text("utf-8"), f"render it again into {golden} when the change is meant"
 
 
+def test_applications_that_register_tasks_are_named_with_their_tenants(helm: Helm) -> None:
+    minimal = ("-f", str(CHARTS / "licet/ci/minimal-values.yaml"))
+
+    def told(*arguments: str) -> list[Object]:
+        objects = helm.render("licet", *minimal, *arguments)
+        [found] = [
+            one for one in objects if one["kind"] == "StatefulSet" and "decider" in one["metadata"]["name"]
+        ]
+        variables: list[Object] = found["spec"]["template"]["spec"]["containers"][0]["env"]
+        return [one for one in variables if one["name"] == "LICET_REGISTRARS"]
+
+    assert told() == []
+    given = ("--set-json", 'decider.registrars={"app/desk":["t1","t2"],"app/ops":["*"]}')
+    assert [one["value"] for one in told(*given)] == ["app/desk=t1+t2,app/ops=*"]
+
+
 def deployment(helm: Helm, *arguments: str) -> Object:
     (found,) = [one for one in helm.render("refund-example", *arguments) if one["kind"] == "Deployment"]
     template: Object = found["spec"]["template"]

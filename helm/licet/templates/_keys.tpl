@@ -4,7 +4,7 @@
 {{- $objects := list
   (dict "kind" "configmaps" "name" .Values.trust.configMap "files" (list "root.pub" "keyset.signed") "labels" $labels)
   (dict "kind" "secrets" "name" (printf "%s-root-key" (include "licet.fullname" .)) "files" (list "root.key") "labels" $labels)
-  (dict "kind" "secrets" "name" .Values.decider.keysSecret "files" (list "decider.key" "beacon.key" "checkpoint-decider.key" "master.key") "labels" $labels)
+  (dict "kind" "secrets" "name" .Values.decider.keysSecret "files" (concat (list "decider.key" "beacon.key" "checkpoint-decider.key" "master.key") (ternary (list "task.key") list (gt (len .Values.decider.registrars) 0))) "labels" $labels)
   (dict "kind" "secrets" "name" .Values.reconciler.keysSecret "files" (list "checkpoint-reconciler.key") "labels" $labels)
   (dict "kind" "secrets" "name" .Values.jobs.bundle.keysSecret "files" (list "bundle.key" "catalog.key") "rest" true "labels" $labels) -}}
 {{- range $tool, $_ := .Values.tools -}}
