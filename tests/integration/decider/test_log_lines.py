@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from decider.cedar import RuleSet
+from decider.case import Case
 from licet.metadata import DEV_IDENTITY
 from licet.v1 import decider_pb2
 from licet.v1.decision_pb2 import CODEC_PROTOBUF
@@ -15,10 +15,10 @@ TRACE = "c" * 32
 
 @pytest.mark.asyncio
 async def test_a_faults_lines_have_the_callers_trace(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> object:
+    async def broken(*_: object, **__: object) -> object:
         raise RuntimeError("a fault of the rules")
 
-    monkeypatch.setattr(RuleSet, "evaluate", broken)
+    monkeypatch.setattr(Case, "run", broken)
     metadata = ((DEV_IDENTITY, REFUND_BOT), ("traceparent", f"00-{TRACE}-{'d' * 16}-00"))
     asked = decider_pb2.DecideRequest(
         method=REFUND, request=refund(), codec=CODEC_PROTOBUF, task_id="task_789", call_id="call-1"

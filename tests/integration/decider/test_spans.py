@@ -1,5 +1,6 @@
 """What the spans of a decision say: what was decided and what is enforced are two things."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,9 @@ async def test_shadow_stage_says_what_is_enforced_and_what_it_would_have_decided
 ) -> None:
     """Whoever counts only what was enforced would never see what the new rules would have stopped."""
     manifest = ground.policy / "bundle.yaml"
-    manifest.write_text(manifest.read_text().replace("stage: enforce", "stage: shadow"))
+    until = datetime.now(UTC).date() + timedelta(days=2)
+    waived = f'stage: shadow\nwaiver: {{until: "{until}", reason: "a trial"}}'
+    manifest.write_text(manifest.read_text().replace("stage: enforce", waived))
     spans = await decided(ground, tmp_path)
     assert spans["O3"].attributes[telemetry.DECISION] == "allow"
     assert spans["O3"].attributes[telemetry.SHADOW_DECISION] == "deny"
