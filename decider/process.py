@@ -55,6 +55,7 @@ from licet.journal import Journal, SpoolError
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signing_key
 from licet.keys import KeySet
 from licet.log import log
+from licet.odd_path import keep_serving
 from licet.statement import SigningKey
 from licet.streams import (
     ConfigStore,
@@ -319,6 +320,7 @@ class DeciderProcess:
         self, service: DeciderService, approvals: Approvals, registering: TaskService, health: Health
     ) -> None:
         settings = self._settings
+        keep_serving()
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._exits.push_async_callback(self._server.stop, settings.drain_ms / 1000)
         decider_pb2_grpc.add_DeciderServiceServicer_to_server(service, self._server)

@@ -22,6 +22,7 @@ from licet.identity import audience_of, decider_id, reconciler_id, sidecar_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import read_public, read_secret, read_signing_key
 from licet.log import log
+from licet.odd_path import keep_serving
 from licet.streams import NatsSettings, subject_audit
 from sidecar.clock import SystemClock
 from sidecar.core import Door, Limits, Parts
@@ -232,6 +233,7 @@ class Sidecar:
 
     async def _listen(self) -> None:
         settings = self._settings
+        keep_serving()
         self._server = aio.server(options=(*SERVER_OPTIONS, ("grpc.so_reuseport", int(settings.shared_port))))
         door = GrpcDoor(self._door.handle, self._identify, streams=self._knowledge.streams)
         reflected = None if settings.reflection else door.streaming  # refused there, with its event
@@ -244,6 +246,7 @@ class Sidecar:
             else self._server.add_secure_port(settings.listen, server_credentials(certificates))
         )
         await self._server.start()
+        self._run(self._serving())
         self._health = HealthServer(self.reasons)
         host, _, port = settings.health_listen.rpartition(":")
         self.health_port = await self._health.start(host, int(port), shared=settings.shared_port)
@@ -278,6 +281,13 @@ class Sidecar:
             await asyncio.sleep(PARENT_S)
             if os.getppid() != parent:
                 raise RuntimeError("the parent of the workers has ended")
+
+    async def _serving(self) -> None:
+        """Raise when nobody is served any more though nobody asked for it: a wall that lives is no door."""
+        await self._server.wait_for_termination()
+        if not self._draining:
+            raise RuntimeError("the gRPC server has ended")
+        await asyncio.Event().wait()
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
         """A loop that should never end did: say so and end the process, drained, rather than limp on."""

@@ -107,11 +107,11 @@ def violations(records: Records, load: Load) -> tuple[str, ...]:
 class Tasks:
     """Tasks that end one after the other: no permit outlives its task, so no fence has to wait for long."""
 
-    EVERY_S = 15
-    LEFT_S = 8.0
+    EVERY_S = 10
+    LEFT_S = 5.0
     """A step is begun under a task that lasts at least so long."""
 
-    def __init__(self, house: House, count: int = 40) -> None:
+    def __init__(self, house: House, count: int = 90) -> None:
         now = time.time()
         self._ends = [now + self.EVERY_S * number for number in range(1, count + 1)]
         self.last_end = now
