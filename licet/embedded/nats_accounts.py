@@ -33,7 +33,9 @@ SETUP: Final = "setup"
 DECIDER: Final = "decider"
 AUDIT_WRITER: Final = "audit-writer"
 RECONCILER: Final = "reconciler"
-HUB_USERS: Final = (SETUP, DECIDER, AUDIT_WRITER, RECONCILER)
+DESK: Final = "desk"
+"""Whoever tells approvers: hears notices of holds and can say nothing."""
+HUB_USERS: Final = (SETUP, DECIDER, AUDIT_WRITER, RECONCILER, DESK)
 
 
 def sidecar_user(tool: str) -> str:
@@ -133,6 +135,8 @@ def _hub_permissions(name: str, env: str) -> tuple[list[str], list[str]]:
             subject_notice(env),
         )
         return [*info, *get, *own], [subject_beacon(env)]
+    if name == DESK:
+        return [], [subject_notice(env)]
     if name == AUDIT_WRITER:
         read = [part for stream in every for part in _consume(stream)]
         return [*info, *get, *read, own_events], []

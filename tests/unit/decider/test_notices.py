@@ -1,0 +1,175 @@
+"""Notices: signed, tried again, told to nobody but who the file names, and waited for by nobody."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import http.server
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nacl.signing import SigningKey, VerifyKey
+
+from decider.https import Endpoint
+from decider.notices.announcer import Announcer
+from decider.notices.notice import Notice, NoticeKind, notice_of
+from decider.notices.webhook import MAX_WAITING, Hook, Webhook, read_hooks, signature
+from decider.source import SourceError
+from licet.keyfile import write_secret
+from licet.v1.hold_pb2 import Hold, HoldRequirement
+from tests.worlds.certificates import Authority
+
+SECRET = bytes(range(32))
+HOLD = Hold(
+    environment="dev",
+    hold_id="a" * 32,
+    tenant="t1",
+    agent="refund-bot",
+    task_id="task_1",
+    method="/fin.v1.Finance/IssueRefund",
+    resource="order:O1",
+    text="Refund 820.00 USD for order O1",
+    facts_json='{"card":"4111"}',
+    requirements=[HoldRequirement(rule_id="large", role="finance-lead", quorum=1)],
+    expires_at_ms=1_900_000_000_000,
+)
+NOTICE = notice_of(NoticeKind.REQUESTED, HOLD)
+
+
+class Receiver:
+    """An HTTPS server that takes webhooks, answering what a test wants."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = Authority(directory)
+        self.ca_file = authority.file
+        self.answers: list[int] = []
+        self.taken: list[tuple[dict[str, str], bytes]] = []
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                receiver.taken.append(({k.lower(): v for k, v in self.headers.items()}, body))
+                self.send_response(receiver.answers.pop(0) if receiver.answers else 204)
+                self.send_header("location", "http://127.0.0.1:1/")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*authority.issue("receiver", ips=("127.0.0.1",)))
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def hook(self, **changes: Any) -> Hook:
+        endpoint = Endpoint(f"https://127.0.0.1:{self._server.server_port}/licet", self.ca_file)
+        return Hook(**({"name": "desk", "endpoint": endpoint, "scheme": "hmac", "secret": SECRET} | changes))
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    made = Receiver(tmp_path)
+    yield made
+    made.close()
+
+
+async def deliver(webhook: Webhook, receiver: Receiver, wanted: int, *notices: Notice) -> None:
+    for notice in notices:
+        webhook.tell(notice)
+    running = asyncio.create_task(webhook.run())
+    async with asyncio.timeout(60):
+        while len(receiver.taken) < wanted:  # noqa: ASYNC110 - filled by the server's thread
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+def test_notice_says_who_must_look_and_nothing_of_the_call() -> None:
+    """It may lie in mailboxes: no amount, no resource, no facts, no text."""
+    body = NOTICE.body().decode()
+    assert json.loads(body)["roles"] == ["finance-lead"]
+    for secret in ("820", "O1", "4111", "Refund 820"):
+        assert secret not in body.replace("IssueRefund", "")
+
+
+def test_webhook_is_signed_as_standard_webhooks_says(receiver: Receiver) -> None:
+    asyncio.run(deliver(Webhook(receiver.hook()), receiver, 1, NOTICE))
+    headers, body = receiver.taken[0]
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    expected = base64.b64encode(hmac.new(SECRET, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    assert body == NOTICE.body()
+
+
+def test_webhook_by_ed25519_verifies_with_the_public_key() -> None:
+    hook = Hook("desk", Endpoint("https://x/"), "ed25519", SECRET)
+    version, _, text = signature(hook, "msg_1", 7, b"{}").partition(",")
+    public = VerifyKey(SigningKey(SECRET).verify_key.encode())
+    assert version == "v1a"
+    assert public.verify(b"msg_1.7.{}", base64.b64decode(text)) == b"msg_1.7.{}"
+
+
+def test_delivery_is_tried_again_under_one_id_and_given_up_at_last(receiver: Receiver) -> None:
+    """A redirect is no delivery either, and is not followed."""
+    waited: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        waited.append(seconds)
+
+    receiver.answers = [500, 302, 204, 503, 503, 503]
+    second = notice_of(NoticeKind.VOTED, HOLD)
+    webhook = Webhook(receiver.hook(), pause=pause, retry_s=(1.0, 5.0))
+    asyncio.run(deliver(webhook, receiver, 7, NOTICE, second, second))
+    ids = [headers["webhook-id"] for headers, _ in receiver.taken]
+    assert [ids.count(one) for one in dict.fromkeys(ids)] == [3, 3, 1]
+    assert waited == [1.0, 5.0, 1.0, 5.0]
+
+
+def test_telling_never_waits_and_never_raises_whatever_is_away() -> None:
+    """Ten times the queue, with nobody there: the decision goes on at once."""
+
+    async def story() -> None:
+        webhook = Webhook(Hook("desk", Endpoint("https://127.0.0.1:1/"), "hmac", SECRET))
+        announcer = Announcer(webhooks=[webhook])
+        for _ in range(10 * MAX_WAITING):
+            announcer.tell(NOTICE)
+
+    asyncio.run(story())
+
+
+def test_only_the_kinds_that_were_asked_for_are_delivered(receiver: Receiver) -> None:
+    webhook = Webhook(receiver.hook(kinds=frozenset({NoticeKind.EXPIRED})))
+    expired = notice_of(NoticeKind.EXPIRED, HOLD)
+    asyncio.run(deliver(webhook, receiver, 1, NOTICE, expired))
+    assert [json.loads(body)["type"] for _, body in receiver.taken] == ["hold.expired"]
+
+
+def test_webhooks_file_says_what_is_wrong_with_file_line_and_field(tmp_path: Path) -> None:
+    write_secret(tmp_path / "desk.key", SECRET)
+    file = tmp_path / "webhooks.yaml"
+    file.write_text("webhooks:\n  desk: {url: 'https://hooks.example.com/x', key_file: desk.key}\n")
+    (hook,) = read_hooks(file)
+    assert (hook.secret, hook.scheme, hook.kinds) == (SECRET, "hmac", frozenset(NoticeKind))
+    assert read_hooks(None) == ()
+    for text, why in (
+        ("webhooks:\n  a: {url: 'http://169.254.169.254/', key_file: desk.key}\n", "must be an https URL"),
+        ("webhooks:\n  a: {url: 'https://u:p@x/', key_file: desk.key}\n", "neither user"),
+        ("webhooks:\n  a: {url: 'https://x/', key_file: none}\n", "cannot read"),
+        ("webhooks:\n  a: {url: 'https://x/', key_file: desk.key, signature: md5}\n", "must be one of"),
+        ("webhooks:\n  a: {url: 'https://x/', key_file: desk.key, events: [all]}\n", "must be one of"),
+        ("webhooks:\n  a: {url: 'https://x/', key_file: desk.key, insecure: true}\n", "unknown field"),
+    ):
+        file.write_text(text)
+        with pytest.raises(SourceError, match=why):
+            read_hooks(file)
