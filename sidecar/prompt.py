@@ -1,4 +1,4 @@
-"""Outcomes on their way: sent at once from memory, written to disk only when no ack comes.
+"""Outcomes on their way: sent from memory within 5 ms, written to disk only when no ack comes.
 
 Guaranteed: what was `put` is sent until it is acked; when the store is away, slow or refuses, and when the
 process is stopped, it goes into the durable queue and out from there, also in the next run, under the same
@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from licet.journal import Letter, SpoolError
+from licet.journal.queue import GATHER_S
 from licet.log import log
 from licet.streams import PubAck, StoreRefused
 
@@ -83,6 +84,7 @@ class PromptQueue:
         self._loop = asyncio.get_running_loop()
         self._on_way: dict[_OnWay, None] = {}  # in the order of their `put`, also at the stop
         self._unsent: deque[_OnWay] = deque()
+        self._gathering: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
         self._task = self._loop.create_task(self._send_loop())
@@ -105,7 +107,8 @@ class PromptQueue:
         self._on_way[one] = None
         self._unsent.append(one)
         self._empty.clear()
-        self._wake.set()
+        if self._gathering is None:
+            self._gathering = self._loop.call_later(GATHER_S, self._gathered)
         return 0
 
     def sync_soon(self) -> None:
@@ -113,14 +116,22 @@ class PromptQueue:
 
     async def close(self, drain_s: float = 5.0) -> bool:
         """Wait for acks, put what has none on disk, and let that drain; whether nothing is left."""
+        self._wake.set()
         if self._on_way:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), min(drain_s, ACK_S))
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        if self._gathering is not None:
+            self._gathering.cancel()
         for one in tuple(self._on_way):
             self._keep(one, "stopping")
         return await self._durable.close(drain_s)
+
+    def _gathered(self) -> None:
+        """Send what came together: with the events of the same calls, in one write to the store."""
+        self._gathering = None
+        self._wake.set()
 
     async def _send_loop(self) -> None:
         while True:

@@ -51,10 +51,11 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """Files with records that are not durable yet: those left behind, and the one being written."""
+    """What is not durable yet: files left behind, the one being written, and whether it is a new one."""
 
     left: tuple[int, ...]
     current: int
+    new: bool
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class Spool:
         self._file: int = -1
         self._reader: tuple[Path, int] | None = None
         self._left: list[int] = []
+        self._new = False
         self._done_file = os.open(directory / "done", os.O_RDWR | os.O_CREAT, FILE_MODE)
         self.done = 0
         self.end = 0
@@ -126,7 +128,8 @@ class Spool:
     def unsynced(self) -> "Unsynced":
         """Return what `sync` must make durable for every record appended so far to be."""
         left, self._left = self._left, []
-        return Unsynced(tuple(left), self._file)
+        new, self._new = self._new, False
+        return Unsynced(tuple(left), self._file, new)
 
     def sync(self, files: "Unsynced") -> None:
         """Make `files` durable; safe in another thread, one at a time.
@@ -135,6 +138,8 @@ class Spool:
         not write.
         """
         try:
+            if files.new:
+                self._sync_directory()
             for left in files.left:
                 os.fdatasync(left)
                 os.close(left)
@@ -200,18 +205,23 @@ class Spool:
     def _cut(self, segment: _Segment) -> None:
         os.ftruncate(self._file, segment.end - segment.start)
 
+    def _sync_directory(self) -> None:
+        parent = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+
     def _rotate(self) -> None:
         path = self._directory / f"{self.end:020d}.seg"
         try:
             fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
-            parent = os.open(self._directory, os.O_RDONLY)
-            os.fsync(parent)
-            os.close(parent)
         except OSError as error:
             raise SpoolBroken(f"cannot write to spool `{self._directory}`: {error.strerror}") from error
         if self._file >= 0:
             self._left.append(self._file)
         self._file = fresh
+        self._new = True  # its name is synced with its first records, by whoever waits for those
         self._segments.append(_Segment(self.end, self.end, path))
 
     def _recover(self) -> None:

@@ -1,6 +1,7 @@
 """Records survive whatever happens to the end of a file, and nothing else is taken for a record."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,32 @@ def test_segments_that_are_done_are_removed(tmp_path: Path, monkeypatch: pytest.
     again = Spool.open(tmp_path)
     assert again.append(b"y") > positions[-1]
     close(again)
+
+
+def test_a_new_segment_waits_for_no_disk_until_somebody_syncs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop appends: a disk that hangs must not hang it, also when a segment is full."""
+    monkeypatch.setattr(spool_module, "SEGMENT_BYTES", 100)
+    spool = Spool.open(tmp_path)
+    sync(spool)
+    synced: list[str] = []
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+
+        def note(file: int, name: str = name, real: Callable[[int], None] = real) -> None:
+            synced.append(name)
+            real(file)
+
+        monkeypatch.setattr(spool_module.os, name, note)
+    for _ in range(2):
+        spool.append(b"x" * 100)
+    assert synced == []
+    sync(spool)
+    assert synced == ["fsync", "fdatasync", "fdatasync"]  # the new one's name, the full one, the new one
+    sync(spool)
+    assert synced[3:] == ["fdatasync"]
+    close(spool)
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:

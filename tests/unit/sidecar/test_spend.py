@@ -346,8 +346,9 @@ async def test_an_outcome_no_spool_takes_is_counted_and_harms_no_call(
     monkeypatch.setattr(replica.client._queue._durable, "_cap_bytes", 10)
     replica.store.connected = False
     replica.client.outcome(replica.door.permit(), attempt=ATTEMPT, outcome=Outcome.EXECUTED, status_code=0)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        while not replica.client.lost_outcomes:  # noqa: ASYNC110 - the queue's doing
+            await asyncio.sleep(0.001)
     assert replica.client.lost_outcomes == 1
 
 
