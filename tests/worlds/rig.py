@@ -284,6 +284,11 @@ class Rig:
         await self.until(lambda: not any(journal.depth for journal in journals), within_s=60)
         self._audit_from = await self._last(stream_audit(ENVIRONMENT))
 
+    def forget(self) -> None:
+        """Forget every event, also those of a stream that is gone."""
+        self._audit_from = 0
+        self._audit.clear()
+
     async def door_events(self, count: int = 1, within_s: float = 60.0) -> list[Event]:
         """Return the door events since `mark`, from the stream; waits until there are `count`."""
         deadline = time.monotonic() + within_s
