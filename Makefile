@@ -15,7 +15,7 @@ DEV_STAMP := $(VENV)/.dev-$(call hash,dev)
 RUN_STAMP := $(VENV)/.run-$(call hash,run)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos fmt soak bench proto docs lock images clean
+.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos lint-charts fmt soak bench proto docs lock images clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ lint-protos: $(DEV_STAMP)
 	$(BIN)/python scripts/proto --check
 	$(BIN)/python -m examples.refund.generate --check
 	scripts/breaking
+
+lint-charts: $(DEV_STAMP) ## judge charts and images by checkov, in an environment of its own
+	$(BIN)/python scripts/checkov.py
 
 fmt: $(DEV_STAMP) ## format code and protos
 	@$(BIN)/ruff format .

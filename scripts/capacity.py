@@ -44,8 +44,8 @@ def table(result: dict[str, Any], audit: dict[str, Any]) -> Iterator[str]:
     yield f"{disk * PER_SECOND * DAY_S / 1e12:.2f} TB a day |\n"
     most = round(1e6 / result["cpu_us_a_call"]["reconciler"], -1)
     made = f"{result['calls']:,} calls by {result['callers']} callers"
-    yield f"\n{made}; what the idle stack uses is taken off. The one reconciler keeps up with about {most:.0f}\n"
-    yield "gated calls a second; above that findings come later, and nothing else waits for them.\n"
+    yield f"\n{made}; what the idle stack uses is taken off. The one reconciler keeps up with\n"
+    yield f"about {most:.0f} gated calls a second; above that findings come later, and nothing else waits.\n"
 
 
 def written(page: str) -> str:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +35,39 @@ POLICY = ROOT / "examples" / "refund" / "policy"
 HOOKS = ("keys", "streams", "migrate", "bundle")
 
 
+@dataclass(frozen=True)
+class Service:
+    """A tool's chart and what its owner wrote; `agent` calls it, `image` is what lies in its image."""
+
+    tool: str = TOOL
+    chart: str = DOOR
+    policy: Path = POLICY
+    agent: str = "refund-bot"
+    image: Mapping[str, Path] = field(default_factory=dict)
+
+
+REFUND = Service()
+
+
 class Cluster:
     """NATS, the ClickHouse front, a node, and the objects of both charts."""
 
-    def __init__(self, helm: Helm, *, seed_bulk: int = 0, drain_s: int = 3) -> None:
-        self.node = Node()
+    def __init__(
+        self, helm: Helm, *, seed_bulk: int = 0, drain_s: int = 3, service: Service = REFUND
+    ) -> None:
+        self.service = service
+        self.node = Node(service.image)
         self.authority = Authority(self.node.directory / "ca")
-        self._agent = self.authority.issue("agent", f"spiffe://{DOMAIN}/{ENVIRONMENT}/agent/refund-bot")
-        self.nats = NatsServer(self.node.directory / "nats", environment=ENVIRONMENT, tools=[TOOL])
+        self._agent = self.authority.issue("agent", f"spiffe://{DOMAIN}/{ENVIRONMENT}/agent/{service.agent}")
+        self.nats = NatsServer(self.node.directory / "nats", environment=ENVIRONMENT, tools=[service.tool])
         self._front_port = free_port()
         self._password = self.node.directory / "clickhouse.password"
         self.front = self._make_front()
         self.api = self._make_api()
         self.node.injected = injected(self.api)
         self._values = self._write_values(seed_bulk, drain_s)
-        self.licet = helm.render(
-            "licet", "-f", str(CHARTS / "licet/ci/trial-values.yaml"), "-f", self._file("licet")
-        )
-        self.door = helm.render(DOOR, "-f", self._file(DOOR))
+        self.licet = helm.render("licet", "-f", self._file("trial"), "-f", self._file("licet"))
+        self.door = helm.render(service.chart, "-f", self._file(service.chart))
 
     # --- what an operator brings ---
 
@@ -66,7 +82,7 @@ class Cluster:
             (DECIDER, "licet-nats-decider"),
             (AUDIT_WRITER, "licet-nats-audit-writer"),
             (RECONCILER, "licet-nats-reconciler"),
-            (sidecar_user(TOOL), f"licet-nats-sidecar-{TOOL}"),
+            (sidecar_user(self.service.tool), f"licet-nats-sidecar-{self.service.tool}"),
         ):
             self.node.store.put("secrets", secret, {"password": self.nats.password_file(user).read_bytes()})
         self.front.wait_ready()
@@ -76,8 +92,9 @@ class Cluster:
             )
         self._certificate("licet-decider-tls", "decider", self.node.services["licet"].ip)
         self._certificate("licet-reconciler-tls", "reconciler", "127.0.0.1")
-        self._certificate(f"licet-{TOOL}-tls", f"sidecar/{TOOL}", self.node.services[DOOR].ip)
-        policy = {file.name: file.read_bytes() for file in POLICY.iterdir() if file.is_file()}
+        tool, door = self.service.tool, self.node.services[self.service.chart]
+        self._certificate(f"licet-{tool}-tls", f"sidecar/{tool}", door.ip)
+        policy = {file.name: file.read_bytes() for file in self.service.policy.iterdir() if file.is_file()}
         self.node.store.put("configmaps", "licet-policy", policy)
         self.node.store.put("configmaps", "licet-tasks", {"tasks.yaml": policy["tasks.yaml"]})
 
@@ -102,17 +119,17 @@ class Cluster:
         """Sign the catalog as docs/operations.md says, and put it where both charts mount it."""
         key = self.node.store.get("secrets", "licet-publisher-keys")["catalog.key"]
         with tempfile.TemporaryDirectory() as name:
-            directory = Path(name)
+            directory, policy = Path(name), str(self.service.policy)
             (directory / "catalog.key").touch(mode=0o600)
             (directory / "catalog.key").write_bytes(key)
-            out = directory / f"{TOOL}.catalog"
+            out = directory / f"{self.service.tool}.catalog"
             subprocess.run(
-                [sys.executable, "-m", "licet", "catalog", "build", "--policy", str(POLICY), "--key",
+                [sys.executable, "-m", "licet", "catalog", "build", "--policy", policy, "--key",
                  str(directory / "catalog.key"), "--out", str(out), "--environment", ENVIRONMENT,
                  "--trust-domain", DOMAIN],
                 check=True, capture_output=True,
             )  # fmt: skip
-            self.node.store.put("configmaps", f"{TOOL}-catalog", {out.name: out.read_bytes()})
+            self.node.store.put("configmaps", f"{self.service.tool}-catalog", {out.name: out.read_bytes()})
 
     # --- what the charts say ---
 
@@ -134,7 +151,9 @@ class Cluster:
             self.authority.file.read_bytes(), key.read_bytes(), certificate.read_bytes()
         )
         return Client(
-            decider=self._address("licet"), tools={TOOL: self._address(DOOR)}, credentials=credentials
+            decider=self._address("licet"),
+            tools={self.service.tool: self._address(self.service.chart)},
+            credentials=credentials,
         )
 
     async def leave_open(self, order_id: str, call_id: str) -> None:
@@ -242,11 +261,17 @@ class Cluster:
                 "trustDomain": DOMAIN,
                 "nats": {"url": self.nats.url},
                 "clickhouse": {"url": f"http://127.0.0.1:{self._front_port}", "users": clickhouse},
-                "tools": {TOOL: {"address": f"{DOOR}.tools.svc:8443", "catalog": f"{TOOL}-catalog"}},
+                "tools": {
+                    self.service.tool: {
+                        "address": f"{self.service.chart}.tools.svc:8443",
+                        "catalog": f"{self.service.tool}-catalog",
+                    },
+                },
             },
-            DOOR: {
-                "seedBulk": seed_bulk,
+            self.service.chart: {
+                **({"seedBulk": seed_bulk} if seed_bulk else {}),
                 "licet-sidecar": {
+                    "decider": "licet:8443",
                     "environment": ENVIRONMENT,
                     "trustDomain": DOMAIN,
                     "nats": {"url": self.nats.url},
@@ -255,6 +280,8 @@ class Cluster:
                 },
             },
         }
+        trial = yaml.safe_load((CHARTS / "licet/ci/trial-values.yaml").read_text())
+        values["trial"] = {name: value for name, value in trial.items() if name != "tools"}
         for chart, given in values.items():
             (self.node.directory / f"{chart}-values.yaml").write_text(yaml.safe_dump(given))
         return values

@@ -22,6 +22,7 @@ import urllib.request
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from licet.embedded.process import on_a_leash
@@ -195,6 +196,7 @@ class Container:
         self.process: subprocess.Popen[bytes] | None = None
         mounts = {mount["mountPath"]: mount["name"] for mount in spec.get("volumeMounts", ())}
         self._paths = {path: str(pod.volume(name)) for path, name in mounts.items()}
+        self._paths |= {path: str(directory) for path, directory in pod.node.image.items()}
 
     @property
     def is_sidecar(self) -> bool:
@@ -405,7 +407,9 @@ class Pod:
 class Node:
     """Everything that runs, and the Secrets and ConfigMaps it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, image: Mapping[str, Path] = MappingProxyType({})) -> None:
+        self.image = image
+        """Directories of this machine that stand for what lies in the images, by path."""
         self.directory = Path(tempfile.mkdtemp(prefix="node"))  # short: Unix sockets lie below it
         self.store = Store()
         self.services: dict[str, Service] = {}
