@@ -4,6 +4,7 @@ subjects.
 
 import asyncio
 import json
+import random
 from typing import Any
 
 import pytest
@@ -167,6 +168,80 @@ async def test_a_reply_subject_makes_the_server_store_or_send_nothing_elsewhere(
     after = await nats.subjects()
     assert after[stream_config(ENVIRONMENT)] == before[stream_config(ENVIRONMENT)] == set()
     assert all("stream" not in _json(message.data) for message in await nats.messages(SPEND))
+
+
+TOKENS = (
+    *(
+        "licet",
+        "spend",
+        "audit",
+        "ledger",
+        "config",
+        "beacon",
+        "payload",
+        "budget",
+        ENVIRONMENT,
+        "finance",
+        "crm",
+    ),
+    *(
+        "decider",
+        "main",
+        "sidecar",
+        "reserve",
+        "outcome",
+        "active",
+        "0",
+        f"{7:032x}",
+        "$JS",
+        "API",
+        "ACK",
+        "FC",
+    ),
+    *(
+        "STREAM",
+        "MSG",
+        "DELETE",
+        "PURGE",
+        "CREATE",
+        "UPDATE",
+        "GET",
+        "DIRECT",
+        "$SYS",
+        "REQ",
+        "SERVER",
+        "$KV",
+    ),
+    *(
+        "_INBOX",
+        "_INBOX_decider",
+        "_INBOX_sidecar-crm",
+        "_INBOX_setup",
+        "_R_",
+        "_GR_",
+        "$SRV",
+        "$MQTT",
+        *STREAMS,
+    ),
+)
+
+
+async def test_any_reply_subject_at_all_makes_the_server_store_nothing_elsewhere(nats: NatsWorld) -> None:
+    """Replies made of the tokens that mean something here, under every lawful subject."""
+    chosen = random.Random(24)
+    replies = [".".join(chosen.choices(TOKENS, k=chosen.randint(1, 7))) for _ in range(150)]
+    replies += [reserve(number, "crm") for number in range(20)]
+    before = await nats.subjects()
+    store = await nats.sidecar()
+    for number, reply in enumerate(replies):
+        lawful = (EVENT, subject_ledger(ENVIRONMENT, "finance", number), reserve(number))
+        await store.nc.publish(lawful[number % 3], b"bait", reply=reply)
+    last = reserve(len(replies))
+    await store.publish(last, b"last", msg_id="last")
+    await assert_only_own(nats)
+    after = await nats.subjects()
+    assert after[stream_config(ENVIRONMENT)] == before[stream_config(ENVIRONMENT)] == set()
+    assert last in after[SPEND]
 
 
 HEADERS: list[dict[str, str]] = [
