@@ -176,6 +176,39 @@ def reread(
 
 
 @app.command()
+def retain(
+    *,
+    days: Annotated[
+        int | None, typer.Option(min=1, help="Days that rows are kept. Default: LICET_RETENTION_DAYS.")
+    ] = None,
+    payload_days: Annotated[
+        int | None, typer.Option(min=1, help="Days that payloads are kept. Default: LICET_PAYLOAD_DAYS.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would go.")] = False,
+) -> None:
+    """Change how long rows and sealed payloads stay. What goes is gone: export or back up before."""
+    from clickhouse_connect.driver.exceptions import Error
+
+    from audit import retention
+    from audit.settings import StoreSettings
+
+    settings = read_settings(StoreSettings, retention_days=days, payload_days=payload_days)
+    layout = settings.layout()
+    try:
+        client = settings.store().client()
+        gone = retention.going(client, layout)
+        kept = f"rows for {layout.retention_days} days, payloads for {layout.payload_days}"
+        told = f"{gone['events']} rows and {gone['payloads']} payloads are older"
+        if not yes:
+            typer.echo(f"would keep {kept}; {told} and would go; add --yes", err=True)
+            return
+        retention.apply(client, layout)
+    except (Error, OSError) as error:
+        raise fail(str(error)) from error
+    typer.echo(f"keeps {kept}; {told} and go", err=True)
+
+
+@app.command()
 def roles(
     database: Annotated[str, typer.Option(help="Database of the tables.")] = "default",
     cluster: Annotated[str, typer.Option(help="Cluster name; empty for one server.")] = "",

@@ -70,7 +70,11 @@ def anchors(client: Any) -> Iterator[Anchor]:
 
 
 def scope_rows(client: Any, condition: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows under `condition`, with the stretches that tie them to checkpoints, in order."""
+    """Return the rows under `condition`, with the stretches that tie them to checkpoints, in order.
+
+    What deciders recorded of revoked keys comes along: the file must show what was signed too late.
+    """
+    condition = f"({condition} OR kind = 'key.revoked')"
     found = {_key(row): row for row in rows(client, condition, parameters)}
     runs = client.query(_RUNS.replace("{condition}", condition), parameters=dict(parameters)).result_rows
     for source, stream, numbers in runs:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import date
 from html.parser import HTMLParser
@@ -17,14 +18,17 @@ from typing import Any
 
 import pytest
 
-from audit import reread
+from audit import reread, retention
 from audit.alert import Webhook
 from audit.ask import ask, questions
 from audit.evidence import FIELDS, task_rows
 from audit.migrate import Layout, role_statements
+from audit.sheet import EVENTS, PAYLOADS
+from audit.stored import House, Stored
 from audit.timeline import page
 
 AUDIT = "LICET_AUDIT_dev"
+DAY_US = 86_400_000_000
 OTEL_TRACES = Path(__file__).parents[3] / "ops" / "otel_traces.sql"
 
 
@@ -168,7 +172,6 @@ def test_timeline_needs_nothing_from_elsewhere_and_no_value_becomes_markup() -> 
 def test_task_rows_hold_what_belongs_to_its_steps_and_nothing_else(store: Any, event: Any) -> None:
     from audit.row import COLUMNS, insert_settings
     from audit.sheet import encode
-    from audit.stored import House, Stored
 
     bodies = [
         event(1, task_id="a"),
@@ -187,6 +190,34 @@ def test_task_rows_hold_what_belongs_to_its_steps_and_nothing_else(store: Any, e
         settings=dict(insert_settings("x")),
     )
     assert [row["event_id"] for row in task_rows(store.client, "a")] == [f"{1:032x}", f"{3:032x}"]
+
+
+def test_shorter_retention_lets_old_days_go_and_keeps_the_others(store: Any, event: Any) -> None:
+    now = time.time_ns() // 1000
+    aged = [(1, 20), (2, 20), (3, 0)]
+    for table, sheet in (("events", EVENTS), ("payloads", PAYLOADS)):
+        for seq, days in aged:
+            message = Stored(
+                f"{table}-stream", "licet.audit.dev.decider.main", seq, now - days * DAY_US, event(seq)
+            )
+            data = sheet.encode([message], House("dev", "licet.local", None), frozenset())
+            settings = dict(sheet.settings(f"{table}:{seq}"))
+            store.client.raw_insert(table, sheet.columns, data, fmt=sheet.format, settings=settings)
+    assert store.value("SELECT count() FROM payloads") == 3
+    layout = Layout("", 14, 7)
+    assert retention.going(store.client, layout) == {"events": 2, "payloads": 2}
+    retention.apply(store.client, layout)
+    retention.apply(store.client, layout)
+    for table in ("events", "payloads"):
+        store.client.command(f"OPTIMIZE TABLE {table} FINAL")
+        assert store.rows(f"SELECT js_seq FROM {table}") == [(3,)]
+    assert retention.going(store.client, layout) == {"events": 0, "payloads": 0}
+
+
+def test_no_payload_outlives_its_event_and_a_cluster_is_told_as_a_whole() -> None:
+    found = retention.statements(Layout("main", 5, 30))
+    assert [text.rpartition("INTERVAL ")[2] for text in found] == ["5 DAY"] * 3
+    assert all("ON CLUSTER `main`" in text for text in found)
 
 
 @pytest.mark.parametrize("cluster", ["", "main"])
