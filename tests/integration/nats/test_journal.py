@@ -332,6 +332,47 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+KILLED_AT_ONCE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from licet.event import EventKind
+from licet.journal import Journal
+from licet.keyfile import read_signing_key
+
+async def main(directory, key, subject, source, when):
+    journal = await Journal.open(
+        Path(directory), source=source, environment="dev", subject=subject,
+        checkpoint_key=read_signing_key(Path(key)),
+    )
+    if when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdout.write(journal.spool(EventKind.DOOR_PASSED, call_id="call_42"))
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("when", "passed"), [("after", 1), ("before", 0)])
+async def test_a_kill_right_after_an_event_was_spooled_loses_nothing(
+    journals: Journals, when: str, passed: int
+) -> None:
+    """Nothing was published and nothing synced: the event loop never ran again. Its twin never spooled."""
+    key = journals.mint.keys_dir / f"checkpoint-sidecar-{TOOL}.key"
+    command = (sys.executable, "-c", KILLED_AT_ONCE, str(journals.directory), str(key), SUBJECT, SOURCE, when)
+    child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    event_id, _ = await child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    assert await journals.nats.messages(AUDIT) == []
+    last = await journals.start()
+    assert await last.close(20)
+    runs = runs_of(await journals.events(3 + passed), journals.mint)
+    killed = next(run for stream, run in runs.items() if stream != last.stream)
+    assert [event.kind for event in killed] == ["process.started", *["door.passed"] * passed]
+    assert [event.event_id for event in killed[1:]] == [event_id.decode()] * passed
+
+
 def spawn(arguments: list[str]) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True)
 
