@@ -31,6 +31,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command()
 def dev(
+    *,
     keys_dir: Directory,
     environment: Environment = "dev",
     tool: Annotated[list[str] | None, typer.Option(help="A tool's name; may be given several times.")] = None,
