@@ -276,7 +276,9 @@ def _allowed(story: Story, usable: list[Decided], changes: tuple[Change, ...], n
     wrong = _wrong_parameters(story, decided, changes)
     if wrong:
         return Finding(FindingClass.ALLOWED_WRONG_PARAMETERS, wrong, True, decided, changes)
-    return _ending(story, decided, changes, now_us)
+    ending = _ending(story, decided, changes, now_us)
+    waits = story.ledger_rows is not None and _rows(changes) != _rows(story.ledger_rows)
+    return replace(ending, settled=False) if waits else ending  # a row too many must not slip in between
 
 
 def _spent(story: Story, usable: list[Decided]) -> Decided:

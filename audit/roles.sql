@@ -1,5 +1,5 @@
 -- Users and roles of a ClickHouse server; the embedded engine has none. Printed by `licet audit roles`; run it as
--- an administrator. Each user gets its password or certificate by your own means.
+-- an administrator, again after each upgrade. Each user gets its password or certificate by your own means.
 
 -- The audit writer: adds, and never changes or removes. It reads of events what it goes on from and repairs `call_states`
 -- with; of sealed payloads their numbers and not their bytes.
@@ -24,6 +24,7 @@ GRANT ${on_cluster} SELECT ON ${database}.call_states TO licet_sre;
 -- One tenant: its events, and what is made of them by the minute and the hour. `calls` joins rows that name no
 -- tenant (what doors, the spend log and ledgers said), so it is not among them.
 CREATE ROLE IF NOT EXISTS licet_reader ${on_cluster};
+REVOKE ${on_cluster} ALL ON ${database}.* FROM licet_reader;
 GRANT ${on_cluster} SELECT ON ${database}.events TO licet_reader;
 GRANT ${on_cluster} SELECT ON ${database}.refusals TO licet_reader;
 GRANT ${on_cluster} SELECT ON ${database}.hours TO licet_reader;
@@ -37,7 +38,7 @@ GRANT ${on_cluster} CREATE TABLE, CREATE VIEW, ALTER, SELECT, INSERT ON ${databa
 
 -- A reader sees one tenant: its user name is the tenant's. Who else may read at all sees every row; whoever has
 -- none of these roles sees none.
-CREATE ROW POLICY IF NOT EXISTS licet_tenant ${on_cluster} ON ${database}.events
+CREATE ROW POLICY OR REPLACE licet_tenant ${on_cluster} ON ${database}.events
     FOR SELECT USING tenant = currentUser() TO licet_reader;
-CREATE ROW POLICY IF NOT EXISTS licet_all ${on_cluster} ON ${database}.events
+CREATE ROW POLICY OR REPLACE licet_all ${on_cluster} ON ${database}.events
     FOR SELECT USING 1 TO licet_writer, licet_sre, licet_auditor, licet_migrator;

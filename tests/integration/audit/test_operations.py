@@ -239,7 +239,7 @@ def test_each_role_may_do_its_own_work_and_nothing_else() -> None:
             rights.setdefault(granted[3], set()).update(
                 (right, granted[2]) for right in re.split(r", (?![^(]*\))", granted[1])
             )
-        policy = re.search(r"POLICY IF NOT EXISTS (\w+) .*USING (.+) TO (.+)$", " ".join(plain.split()))
+        policy = re.search(r"POLICY OR REPLACE (\w+) .*USING (.+) TO (.+)$", " ".join(plain.split()))
         if policy:
             policies[policy[1]] = (policy[2], set(policy[3].split(", ")))
     assert {right for right, _ in rights["licet_writer"]} == {

@@ -141,6 +141,16 @@ def test_ledger_reader_that_sees_something_else() -> None:
     assert finding(hidden) is FindingClass.LEDGER_DISAGREES
 
 
+def test_row_too_many_that_comes_right_after_the_execution_is_waited_for_and_found() -> None:
+    """Settled at once, the step would never be looked at again, and the row would stay unseen."""
+    tampered = replace(DONE, ledger_rows=(OUT, IN, replace(OUT, amount_minor=-1)))
+    early, late = (classify(tampered, now_us=AT + wait) for wait in (SETTLE_US + 1, OVERDUE_US + 1_000_000))
+    assert (early.finding, early.settled) == (FindingClass.ALLOWED_EXECUTED, False)
+    assert (late.finding, late.settled) == (FindingClass.LEDGER_DISAGREES, True)
+    honest = classify(replace(DONE, ledger_rows=(OUT, IN)), now_us=AT + SETTLE_US + 1)
+    assert (honest.finding, honest.settled) == (FindingClass.ALLOWED_EXECUTED, True)
+
+
 def test_outcome_and_ledger_that_contradict_each_other() -> None:
     voided = replace(DONE, outcomes=(replace(EXECUTED, outcome="VOIDED"),))
     assert finding(voided) is FindingClass.LEDGER_DISAGREES
