@@ -10,13 +10,14 @@ Pure. The steps are numbered as in docs/decider.md: 1 who asks, 2 which step, 3 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from decider.contract import check_contract
 from decider.egress import UNCHECKED
 from decider.egress.check import WHOLE
+from decider.identifiers import misleads
 from decider.served import NO_DRIFT, Drift
 from decider.tasks import Task, Tasks
 from decider.tokens.token import User
@@ -274,6 +275,9 @@ def content_of(body: bytes, catalog: Catalog, method: Method, house: House) -> C
     resource = method.resource_of(arguments)
     if isinstance(resource, Refusal):
         return resource
+    misleading = next(filter(None, map(misleads, _identifiers(method, arguments))), "")
+    if misleading:
+        return Refusal(Reason.ARGUMENTS_MALFORMED, f"an identifier may be taken for another: {misleading}")
     money = method.money_of(arguments)
     if money is None and method.money is not None:
         # without this, a large amount in no currency would look like no money at all to every rule
@@ -281,3 +285,10 @@ def content_of(body: bytes, catalog: Catalog, method: Method, house: House) -> C
     k_tool = house.tool_keys[catalog.audience]
     digest = call_digest(k_tool, method.codec, method.path, method.digest, arguments.encoded)
     return arguments, resource, money, digest
+
+
+def _identifiers(method: Method, arguments: Arguments) -> Iterator[str]:
+    """Yield what a call is about, as its arguments spell it."""
+    for value in (method.tenant_of(arguments), *map(arguments.identifier, method.resource.paths)):
+        if isinstance(value, str):
+            yield value

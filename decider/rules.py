@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
+from unicodedata import is_normalized
 
 import cedarpy
 from cedarpy import pst
 
+from decider.identifiers import unseen
 from licet.hold import Requirement
 
 MAX_RULES: Final = 2_000
@@ -63,6 +65,11 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     """
     if len(text.encode()) > MAX_RULES_BYTES:
         raise RulesError((f"the rules are longer than {MAX_RULES_BYTES} bytes",))
+    hidden = unseen(text, lines=True)
+    if hidden or not is_normalized("NFC", text):
+        raise RulesError(
+            (f"the rules hold {hidden or 'text that is not in composed form'}: write what is seen",)
+        )
     try:
         parsed = cedarpy.policies_to_pst(text)
     except ValueError as error:

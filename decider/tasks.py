@@ -18,6 +18,7 @@ from decider.budgets.budget import Budget
 from decider.budgets.source import load_budgets, read_budgets
 from decider.contract import Contract
 from decider.contract_source import read_contract
+from decider.identifiers import misleads
 from decider.source import Section, read
 from licet.identity import parse_spiffe_id
 
@@ -124,6 +125,9 @@ def _identifier(section: Section, key: str) -> str:
     value = section.text(key, max_length=256)
     if not value or not value.isprintable() or value != value.strip():
         section.refuse(key, "must be printable and not begin or end with a space")
+    misleading = misleads(value)
+    if misleading:
+        section.refuse(key, f"may be taken for another: {misleading}")
     return value
 
 
