@@ -28,6 +28,12 @@ def fail(message: object) -> NoReturn:
     raise typer.Exit(1)
 
 
+def has_catalog(policy: Path) -> bool:
+    """Tell whether a policy directory says something of a tool."""
+    served = (policy / CATALOG_FILES[1]).exists() or (policy / MCP_FILE).exists()
+    return served and (policy / CATALOG_FILES[0]).exists()
+
+
 def tool_source(policy: Path) -> Any:
     """Return the tool and the descriptors of a policy directory; ends where they cannot be read."""
     from decider.catalog.descriptors import Descriptors, DescriptorsError

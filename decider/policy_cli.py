@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from decider.catalog_cli import CATALOG_FILES, AsJson, Environment, fail, tool_source, write
+from decider.catalog_cli import AsJson, Environment, fail, has_catalog, tool_source, write
 
 policy_app: Final = typer.Typer(
     no_args_is_help=True,
@@ -98,7 +98,7 @@ def _refuse_misfits(directory: Path) -> None:
     from decider.catalog.fit import misfits
     from decider.source import SourceError
 
-    if not all((directory / name).exists() for name in CATALOG_FILES):
+    if not has_catalog(directory):
         return
     try:
         rules = load_bundle(read_bundle_source(directory, environment="test")).rules

@@ -12,6 +12,7 @@ from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import read_tools
 from decider.catalog_cli import catalog_app
 from decider.cedar import SAMPLE_CONTEXT, Allowed, Forbidden, RuleCall, RuleSet
+from decider.policy_cli import policy_app
 from decider.source import SourceError
 from licet.call import CatalogError
 from licet.catalog import Catalog, read_payload
@@ -240,3 +241,34 @@ def test_equal_sources_make_equal_bytes(tmp_path: Path) -> None:
     one = "    arguments: {order_id: {one_of: [b, a]}, amount.minor: {min: 1}}\n    results: [b, a]\n"
     two = "    results: [a, b]\n    arguments: {amount.minor: {min: 1}, order_id: {one_of: [a, b]}}\n"
     assert canonical(message(tmp_path, one)) == canonical(message(tmp_path, two))
+
+
+@pytest.mark.parametrize(("operation", "status"), [("get_issue", 0), ("other", 1)])
+def test_bundle_that_does_not_know_an_mcp_tool_is_refused(
+    tmp_path: Path, operation: str, status: int
+) -> None:
+    """Each of its calls would fail, and only at run time."""
+    tools = [
+        {"name": "get_issue", "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}}}
+    ]
+    (tmp_path / "mcp_tools.json").write_text(json.dumps(tools))
+    draft = [
+        "draft",
+        str(tmp_path / "mcp_tools.json"),
+        "--tool",
+        "github",
+        "--out",
+        str(tmp_path / "tools.yaml"),
+    ]
+    assert CliRunner().invoke(catalog_app, draft).exit_code == 0
+    (tmp_path / "bundle.yaml").write_text('version: 1\nescalate_to: "desk@example.com"\n')
+    (tmp_path / "schema.cedarschema").write_text(
+        "entity Agent;\nentity Resource;\ntype Call = { tenant: String };\n"
+        f"action {operation} appliesTo {{ principal: Agent, resource: Resource, context: Call }};\n"
+    )
+    (tmp_path / "rules.cedar").write_text(
+        f'@id("read") permit (principal == Agent::"bot", action == Action::"{operation}", resource);\n'
+    )
+    done = CliRunner().invoke(policy_app, ["lint", str(tmp_path)])
+    assert done.exit_code == status, done.output
+    assert status == 0 or "mcp.github/get_issue: the rules cannot be evaluated" in done.output
