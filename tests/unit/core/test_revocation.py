@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.refusal import Reason, Refusal
-from licet.revocation import NONE, REASON_OF_KIND, RevocationKind, Revocations, read_revocations, succeeds
+from licet.revocation import (
+    NONE,
+    REASON_OF_KIND,
+    RevocationKind,
+    Revocations,
+    read_revocations,
+    succeeds,
+    with_revocations,
+)
 from licet.v1 import keys_pb2
 from licet.v1.statement_pb2 import Signed
 from tests.worlds import permit as world
@@ -96,3 +104,33 @@ def test_lists_only_grow(old: Any, new: Any, before: int, after: int) -> None:
 
 def test_nothing_revoked_touches_nothing() -> None:
     assert NONE.check(world.decision(), "decider") is None
+
+
+@given(first=ENTRIES, second=ENTRIES, lifted=ENTRIES)
+def test_the_list_that_follows_has_all_of_the_last_and_the_new_each_once(
+    first: frozenset[tuple[RevocationKind, str]],
+    second: frozenset[tuple[RevocationKind, str]],
+    lifted: frozenset[tuple[RevocationKind, str]],
+) -> None:
+    """Nothing is lost on the way from one list to the next but what a new generation lifts by name."""
+    empty = keys_pb2.RevocationList(environment=ENVIRONMENT)
+    key = world.signing_key("decider")
+
+    def following(
+        listed: keys_pb2.RevocationList, **given: Any
+    ) -> tuple[Revocations, keys_pb2.RevocationList]:
+        payload = with_revocations(listed, given["revoked"], lifted=given.get("lifted", ()), now_ms=NOW)
+        message = keys_pb2.RevocationList.FromString(payload)
+        found = read(key.sign(world.PayloadType.REVOCATIONS, payload))
+        assert isinstance(found, Revocations)
+        assert len(message.revocations) == len(found.entries)
+        return found, message
+
+    one, message = following(empty, revoked=first)
+    two, _ = following(message, revoked=second)
+    assert (one.seq, two.seq) == (1, 2)
+    assert (one.entries, two.entries) == (first, first | second)
+    assert succeeds(one, two) is None
+    three, _ = following(message, revoked=second, lifted=lifted)
+    assert three.entries == (first - lifted) | second
+    assert (succeeds(one, three) is None) == (first <= three.entries)
