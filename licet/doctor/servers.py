@@ -18,7 +18,9 @@ from licet.streams import StreamsError, check_streams, connect
 from licet.v1 import beacon_pb2, decider_pb2, decider_pb2_grpc
 from licet.v1.statement_pb2 import Signed
 
-TIMEOUT_S: Final = 5.0
+TIMEOUT_S: Final = 15.0
+"""What is slower than this is away, for a person who waits."""
+
 MAX_SKEW_MS: Final = 1_000
 """As the door asserts it."""
 

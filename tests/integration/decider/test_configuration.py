@@ -191,15 +191,17 @@ async def test_activation_without_streams_changes_nothing_and_says_so(ground: Gr
 
 async def test_the_doctor_sees_a_decider_that_signs_no_beacon_any_more(house: House) -> None:
     told = DoctorSettings(environment=ENV, decider=f"127.0.0.1:{house.process.port}", dev_identity=True)
-    beacon, clock = await check_beacon(told)
-    assert (beacon.state, clock.state) == (State.OK, State.OK), (beacon, clock)
+
+    async def until(state: State) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                beacon, clock = await check_beacon(told)
+                assert clock.state is not State.PROBLEM, "a beacon that is old says nothing of clocks"
+                if beacon.state is state:
+                    return
+
+    await until(State.OK)
     house.ground.nats.stop()
-    async with asyncio.timeout(60):
-        while beacon.state is State.OK:
-            beacon, clock = await check_beacon(told)
-    assert beacon.check == "beacon"
-    assert clock.state is not State.PROBLEM
+    await until(State.PROBLEM)
     house.ground.nats.start()
-    async with asyncio.timeout(60):
-        while beacon.state is not State.OK:
-            beacon, clock = await check_beacon(told)
+    await until(State.OK)
