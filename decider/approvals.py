@@ -121,7 +121,11 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         return await self._tally(stored)
 
 
-_ENDED: Final = {HoldState.REJECTED: Reason.HOLD_REJECTED, HoldState.EXPIRED: Reason.HOLD_EXPIRED}
+_ENDED: Final = {
+    HoldState.REJECTED: Reason.HOLD_REJECTED,
+    HoldState.EXPIRED: Reason.HOLD_EXPIRED,
+    HoldState.EDITED: Reason.HOLD_EDITED,
+}
 
 
 def _no_hold() -> Refusal:

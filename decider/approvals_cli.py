@@ -6,7 +6,7 @@ talk to stderr. Exit status: 0 done, 1 not done, 2 wrong usage.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,7 @@ from licet.metadata import DEV_IDENTITY
 from licet.refusal import DOMAIN
 from licet.statement import PayloadType, canonical
 from licet.v1 import approvals_pb2, approvals_pb2_grpc
+from licet.v1.bundle_pb2 import FieldChange
 from licet.v1.hold_pb2 import Approval, ApprovalAnswer, Hold
 
 app: Final = typer.Typer(
@@ -213,6 +214,51 @@ def escalate(
     )
 
 
+@app.command()
+def edit(
+    hold_id: HoldId,
+    *,
+    at_most: Annotated[
+        list[str] | None, typer.Option(help="FIELD=NUMBER: lower it to that; may be given several times")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="FIELD=VALUE: a number, true, false, or text")
+    ] = None,
+    mask: Annotated[list[str] | None, typer.Option(help="FIELD: mask its text")] = None,
+    clear: Annotated[list[str] | None, typer.Option(help="FIELD: take it out")] = None,
+    key: Key,
+    decider: Decider,
+    identity: Identity = "",
+    approver: Approver = "",
+    role: Role = "",
+    yes: Yes = False,
+) -> None:
+    """Narrow the call instead of approving it: that is another hold, for somebody else to approve.
+
+    Earlier answers are void, and you count as an author of the narrowed call. It may not become another
+    resource, tenant or currency, nor a larger amount.
+
+    Example:
+        licet approvals edit 4f1c --at-most amount.minor=1000 --key approver-lena.key
+    """
+    from decider.edits import EditError, read_changes
+
+    try:
+        changes = read_changes(at_most or (), set_ or (), mask or (), clear or ())
+    except EditError as error:
+        raise typer.BadParameter(str(error)) from None
+    _answer(
+        hold_id,
+        ApprovalAnswer.APPROVAL_ANSWER_EDIT,
+        _Desk(decider, identity),
+        key=key,
+        approver=approver,
+        role=role,
+        yes=yes,
+        changes=changes,
+    )
+
+
 def _answer(
     hold_id: str,
     answer: ApprovalAnswer.ValueType,
@@ -222,6 +268,7 @@ def _answer(
     approver: str,
     role: str,
     yes: bool,
+    changes: Sequence[FieldChange] = (),
 ) -> None:
     status = desk.find(hold_id)
     hold = _hold(status)
@@ -251,6 +298,7 @@ def _answer(
         authenticated_method="key",
         authenticated_at_ms=now_ms,
         not_after_ms=hold.expires_at_ms,
+        changes=changes,
     )
     after = desk.answer(signing.sign(PayloadType.APPROVAL, canonical(payload)))
     typer.echo(f"{hold.hold_id[:12]}  {_state(after)}", err=True)

@@ -33,7 +33,7 @@ from decider.holds import TooManyHolds
 from decider.in_force import InForce
 from decider.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
 from decider.mint import PERMITTING, mint
-from decider.modify import narrowed
+from decider.modify import EDIT_RULE, Edited, changes_of, narrowed
 from decider.notices.notice import NoticeKind, notice_of
 from decider.parts import Parts, Track
 from decider.record import KINDS, asked_fields, failure_event, verdict_event
@@ -50,12 +50,16 @@ from licet.journal import Sealing, SpoolError
 from licet.log import log
 from licet.refusal import Reason, Refusal
 from licet.streams import StreamsError
+from licet.v1.bundle_pb2 import FieldChange
 from licet.v1.decider_pb2 import DecideRequest, DecideResponse
 
 logger = logging.getLogger(__name__)
 
 MAX_INLINE_BYTES: Final = 16 << 10
 """Arguments up to this size are read for secrets on the event loop, larger ones in a thread, in bytes."""
+
+MAX_NARROWINGS: Final = 5
+"""How often one call is narrowed, by rules once and by people, before it is denied."""
 
 MAX_AGAIN: Final = 20
 """How often a call is decided while other calls of its task change what its rules rest on."""
@@ -103,29 +107,36 @@ class Case:
     ) -> DecideResponse | Refusal | Outdated:
         self.envelope, self.asked_rules = envelope, None
         verdict = await self._judged(envelope, house, in_force)
-        if isinstance(verdict, Narrowable):
-            verdict = await self._narrowed(envelope, verdict.rule_ids, house, in_force)
+        if isinstance(verdict, Narrowable | Edited):
+            verdict = await self._narrowed(envelope, verdict, house, in_force)
         if isinstance(verdict, Refusal):
             return verdict
         return await self._permitted(verdict, self.envelope, in_force)
 
     async def _narrowed(
-        self, asked: Envelope, rule_ids: tuple[str, ...], house: House, in_force: InForce
+        self, asked: Envelope, why: Narrowable | Edited, house: House, in_force: InForce
     ) -> Verdict | Refusal:
-        """Decide the narrowed call in full, once: whatever is still to be narrowed then is denied."""
-        effective = narrowed(asked, rule_ids, in_force.bundle.terms, house)
-        if isinstance(effective, Refusal):
-            return unnarrowed(asked, rule_ids, effective, in_force, self.moment)
-        self.envelope = effective = await flagged(effective, in_force)
-        verdict = await self._judged(effective, house, in_force, modify=False)
-        if isinstance(verdict, Refusal):
-            return verdict
-        assert not isinstance(verdict, Narrowable)
-        changes = in_force.bundle.terms.changes
-        path = asked.method.path
-        changed = {change.path for rule in rule_ids for change in changes.get((rule, path), ())}
-        answer = narrow_verdict(asked, effective, verdict, rule_ids)
-        return replace(answer, changed=tuple(sorted(changed)))
+        """Decide the narrowed call in full: rules narrow it once, people as often as they edit."""
+        effective, changed, rule_ids = asked, set[str](), tuple[str, ...]()
+        for _ in range(MAX_NARROWINGS):
+            changes, by = _changes(why, in_force, asked)
+            rule_ids = tuple(dict.fromkeys((*rule_ids, *by)))
+            narrower = narrowed(effective, changes, house)
+            if isinstance(narrower, Refusal):
+                return unnarrowed(asked, rule_ids, narrower, in_force, self.moment)
+            if isinstance(why, Edited):
+                narrower = replace(narrower, editors=(*effective.editors, why.editor))
+            changed.update(change.path for change in changes)
+            self.envelope = effective = await flagged(narrower, in_force)
+            verdict = await self._judged(effective, house, in_force, modify=False)
+            if isinstance(verdict, Refusal):
+                return verdict
+            if isinstance(verdict, Verdict):
+                answer = narrow_verdict(asked, effective, verdict, rule_ids)
+                return replace(answer, changed=tuple(sorted(changed)))
+            why = verdict
+        often = Refusal(Reason.POLICY_DENIED, f"the call was narrowed {MAX_NARROWINGS} times")
+        return unnarrowed(asked, rule_ids, often, in_force, self.moment)
 
     def _in_force(self) -> InForce | Refusal:
         latest = self.parts.configuration.latest
@@ -148,7 +159,7 @@ class Case:
 
     async def _judged(
         self, envelope: Envelope, house: House, in_force: InForce, *, modify: bool = True
-    ) -> Verdict | Narrowable | Refusal:
+    ) -> Verdict | Narrowable | Edited | Refusal:
         """6 to 9: what stands, what the tool and limits say, what the rules say, what people answered."""
         admitted = admit(envelope, self.parts.delegations.links, in_force, now_ms=self.moment.now_ms)
         if isinstance(admitted, Refusal):
@@ -220,7 +231,7 @@ class Case:
         *,
         in_force: InForce,
         seen: Seen,
-    ) -> Verdict | Refusal:
+    ) -> Verdict | Edited | Refusal:
         """Look how the hold stands: nobody was asked yet, people answer, or they have answered."""
         try:
             people = await self._people(held, envelope, in_force)
@@ -232,6 +243,8 @@ class Case:
             return Refusal(Reason.INTERNAL, f"the stored hold cannot be read: {people.detail}")
         if people.state is HoldState.OPEN:
             return replace(held, hold=people.hold)
+        if people.edit is not None and people.state is HoldState.EDITED:
+            return Edited(people.edit.approver, tuple(people.edit.changes))
         if people.state is not HoldState.LIFTED:
             rejected = people.state is HoldState.REJECTED
             reason = Reason.HOLD_REJECTED if rejected else Reason.HOLD_EXPIRED
@@ -351,6 +364,15 @@ class Case:
                 await self.parts.journal.append(kind, sealing=sealing, **fields)
         except (StreamsError, SpoolError) as error:
             log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
+
+
+def _changes(
+    why: Narrowable | Edited, in_force: InForce, asked: Envelope
+) -> tuple[tuple[FieldChange, ...], tuple[str, ...]]:
+    """Return what is to be changed, and the rule ids under which that stands."""
+    if isinstance(why, Edited):
+        return why.changes, (EDIT_RULE,)
+    return changes_of(why.rule_ids, in_force.bundle.terms, asked.method.path), why.rule_ids
 
 
 async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:

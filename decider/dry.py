@@ -34,7 +34,7 @@ from decider.decide import decide, narrow_verdict, shadowed_until_ms, unnarrowed
 from decider.envelope import Envelope, House, Refused, build_envelope
 from decider.facts import read_answer, source_of
 from decider.in_force import InForce
-from decider.modify import narrowed
+from decider.modify import changes_of, narrowed
 from decider.record import failure_event, verdict_event
 from decider.rule_call import rule_call
 from decider.source import SourceError, read, read_bytes
@@ -179,7 +179,8 @@ def _judged(
 def _narrowed(
     asked: Envelope, rule_ids: tuple[str, ...], call: DryCall, ground: Ground, moment: Moment
 ) -> tuple[Envelope, Verdict | Refusal]:
-    effective = narrowed(asked, rule_ids, ground.in_force.bundle.terms, ground.house)
+    changes = changes_of(rule_ids, ground.in_force.bundle.terms, asked.method.path)
+    effective = narrowed(asked, changes, ground.house)
     if isinstance(effective, Refusal):
         return asked, unnarrowed(asked, rule_ids, effective, ground.in_force, moment)
     effective = flag(effective, ground.in_force)

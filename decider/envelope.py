@@ -69,6 +69,8 @@ class Envelope:
     """The argument paths in which it found something."""
     drifted: bool = False
     """Whether the tool serves the method, or what its facts are read from, otherwise than listed."""
+    editors: tuple[str, ...] = ()
+    """Who narrowed the call: authors of it, who may not approve it."""
     delegations: tuple[str, ...] = ()
     """Ids of the links the call rests on, first to last."""
 

@@ -72,7 +72,7 @@ def held(
         text=envelope.summary,
         generation=in_force.generation,
         expires_at_ms=min(moment.now_ms + HOLD_LIFE_MS, task.not_after_ms),
-        excluded_approvers=sorted({task.principal, task.agent, task.caller}),
+        excluded_approvers=sorted({task.principal, task.agent, task.caller, *envelope.editors}),
         facts_json=facts_json,
         audience=envelope.catalog.audience,
         risk_flags=envelope.risk_flags,

@@ -6,8 +6,8 @@ POLICY_DENIED. The result is an envelope of its own, which is decided again in f
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -21,6 +21,17 @@ from licet.refusal import Reason, Refusal
 from licet.v1.bundle_pb2 import FieldChange
 from licet.v1.statement_pb2 import Scalar
 
+EDIT_RULE: Final = "approver-edit"
+"""The rule id under which an approver's own changes stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A person narrows the call instead of approving it, and is an author of it from now on."""
+
+    editor: str
+    changes: tuple[FieldChange, ...]
+
 
 class _Unfit(ValueError):  # noqa: N818 - what the refusal says of the change
     """A change does not fit the field it is for; `str()` says why."""
@@ -29,10 +40,14 @@ class _Unfit(ValueError):  # noqa: N818 - what the refusal says of the change
 _ABSENT: Final = object()
 
 
-def narrowed(envelope: Envelope, rule_ids: Iterable[str], terms: Terms, house: House) -> Envelope | Refusal:
-    """Return the call as the changes of all `rule_ids` leave it, or why it cannot be narrowed."""
+def changes_of(rule_ids: Iterable[str], terms: Terms, method: str) -> tuple[FieldChange, ...]:
+    """Return what all `rule_ids` change of a method's calls."""
+    return tuple(change for rule in rule_ids for change in terms.changes.get((rule, method), ()))
+
+
+def narrowed(envelope: Envelope, changes: Sequence[FieldChange], house: House) -> Envelope | Refusal:
+    """Return the call as `changes` leave it, or why it cannot be narrowed."""
     method = envelope.method
-    changes = [change for rule in rule_ids for change in terms.changes.get((rule, method.path), ())]
     if not changes:
         return _unsafe("no change is given for this method")
     try:

@@ -2,11 +2,11 @@
 
 Guarantees: only verified answers to the hold's exact bytes count (licet.hold), nobody who asked for the call
 counts, nobody counts twice, and one REJECT ends it. ESCALATE lifts nothing: whoever escalates has answered
-and leaves it to others. A hold is judged at the moment it is used: past its end it is expired, whoever
-approved.
+and leaves it to others. EDIT ends it as well: earlier answers are void, and the narrowed call is another
+hold. A hold is judged at the moment it is used: past its end it is expired, whoever approved.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,6 +27,7 @@ class HoldState(StrEnum):
     LIFTED = "LIFTED"
     REJECTED = "REJECTED"
     EXPIRED = "EXPIRED"
+    EDITED = "EDITED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Tally:
     answers: tuple[Signed, ...]
     proofs: tuple[ApprovalProof, ...]
     """The approvals alone, as they travel with a privileged call."""
+    edit: Approval | None = None
+    """The answer that narrows the call; of several at once the one of the first name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +109,17 @@ def tally(stored: bytes, answers: Sequence[Signed], bench: Bench) -> Tally | Ref
             for vote, signed in votes.values()
             if _approves(vote.approval)
         ),
+        edit=_edit(vote.approval for vote, _ in votes.values()),
     )
 
 
 def _approves(approval: Approval) -> bool:
     return approval.answer == ApprovalAnswer.APPROVAL_ANSWER_APPROVE
+
+
+def _edit(answers: Iterable[Approval]) -> Approval | None:
+    edits = [one for one in answers if one.answer == ApprovalAnswer.APPROVAL_ANSWER_EDIT]
+    return min(edits, key=lambda one: one.approver, default=None)
 
 
 def _state(
@@ -120,4 +129,6 @@ def _state(
         return HoldState.REJECTED
     if now_ms >= hold.expires_at_ms:
         return HoldState.EXPIRED
+    if _edit(answers) is not None:
+        return HoldState.EDITED
     return HoldState.OPEN if missing else HoldState.LIFTED

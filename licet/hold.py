@@ -140,6 +140,8 @@ def _check_vote(vote: Vote, hold_bytes: bytes, keys: KeySet, environment: str, n
         return _invalid(f"key `{key.key_id}` is not `{approval.approver}`'s as {approval.role}")
     if approval.answer not in ANSWERS:
         return _invalid(f"the answer {approval.answer} is none")
+    if bool(approval.changes) is not (approval.answer == ApprovalAnswer.APPROVAL_ANSWER_EDIT):
+        return _invalid("changes belong to an edit, and to nothing else")
     if now_ms >= approval.not_after_ms:
         return _invalid(f"the approval of `{approval.approver}` has ended")
     return _check_requirements(hold, approval)
@@ -152,6 +154,8 @@ def _check_requirements(hold: hold_pb2.Hold, approval: hold_pb2.Approval) -> Ref
     if hold.hold_id != hold_id(hold.spend_id, hold.call_digest, needs, hold.facts_json):
         return _invalid("the hold's id is not that of its contents")
     theirs = {need.rule_id for need in needs if need.role == approval.role}
+    if approval.answer == ApprovalAnswer.APPROVAL_ANSWER_EDIT and not theirs:
+        return _invalid(f"nothing of the hold waits for {approval.role}, who may not change it")
     if not theirs.issuperset(approval.rule_ids):
         return _invalid(f"the approval speaks of rules that do not wait for {approval.role}")
     return None

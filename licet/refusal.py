@@ -112,6 +112,7 @@ class Reason(StrEnum):
     LOOP_BROKEN = "LOOP_BROKEN"
     HOLD_REJECTED = "HOLD_REJECTED"
     HOLD_EXPIRED = "HOLD_EXPIRED"
+    HOLD_EDITED = "HOLD_EDITED"
     DECISION_NOT_RECORDED = "DECISION_NOT_RECORDED"
     MODIFIED = "MODIFIED"
     REGISTRATION_REFUSED = "REGISTRATION_REFUSED"
@@ -260,6 +261,7 @@ _TABLE: Mapping[Reason, tuple[Status, int, str]] = {
     Reason.LOOP_BROKEN: (Status.PERMISSION_DENIED, 0, "the same call again and again: the loop was broken"),
     Reason.HOLD_REJECTED: (Status.PERMISSION_DENIED, 0, "an approver rejected it"),
     Reason.HOLD_EXPIRED: (Status.FAILED_PRECONDITION, 0, "nobody approved it in time"),
+    Reason.HOLD_EDITED: (Status.FAILED_PRECONDITION, 0, "an approver narrowed it: answer the narrowed call"),
     Reason.DECISION_NOT_RECORDED: (Status.UNAVAILABLE, 0, "the decision could not be recorded: try again"),
     Reason.MODIFIED: (Status.FAILED_PRECONDITION, 0, "the request was narrowed: send the effective request"),
     Reason.REGISTRATION_REFUSED: (Status.PERMISSION_DENIED, 0, "may not register or close this task"),

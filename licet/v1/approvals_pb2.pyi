@@ -37,6 +37,8 @@ class _HoldStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HoldState.V
     """Somebody rejected it."""
     HOLD_STATE_EXPIRED: _HoldState.ValueType  # 4
     """Nobody answered in time."""
+    HOLD_STATE_EDITED: _HoldState.ValueType  # 5
+    """Somebody narrowed it; the narrowed call is another hold, or passes on its own."""
 
 class HoldState(_HoldState, metaclass=_HoldStateEnumTypeWrapper):
     """How a hold stands."""
@@ -51,6 +53,8 @@ HOLD_STATE_REJECTED: HoldState.ValueType  # 3
 """Somebody rejected it."""
 HOLD_STATE_EXPIRED: HoldState.ValueType  # 4
 """Nobody answered in time."""
+HOLD_STATE_EDITED: HoldState.ValueType  # 5
+"""Somebody narrowed it; the narrowed call is another hold, or passes on its own."""
 Global___HoldState: _TypeAlias = HoldState  # noqa: Y015
 
 @_typing.final

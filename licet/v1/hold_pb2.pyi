@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from licet.v1 import bundle_pb2 as _bundle_pb2
 from licet.v1 import statement_pb2 as _statement_pb2
 import builtins as _builtins
 import sys
@@ -34,6 +35,8 @@ class _ApprovalAnswerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Approv
     """No; ends the hold."""
     APPROVAL_ANSWER_ESCALATE: _ApprovalAnswer.ValueType  # 3
     """Ask someone higher."""
+    APPROVAL_ANSWER_EDIT: _ApprovalAnswer.ValueType  # 4
+    """Not this, but a narrower call; ends the hold, and the narrowed call is decided on its own."""
 
 class ApprovalAnswer(_ApprovalAnswer, metaclass=_ApprovalAnswerEnumTypeWrapper):
     """One person's answer."""
@@ -46,6 +49,8 @@ APPROVAL_ANSWER_REJECT: ApprovalAnswer.ValueType  # 2
 """No; ends the hold."""
 APPROVAL_ANSWER_ESCALATE: ApprovalAnswer.ValueType  # 3
 """Ask someone higher."""
+APPROVAL_ANSWER_EDIT: ApprovalAnswer.ValueType  # 4
+"""Not this, but a narrower call; ends the hold, and the narrowed call is decided on its own."""
 Global___ApprovalAnswer: _TypeAlias = ApprovalAnswer  # noqa: Y015
 
 @_typing.final
@@ -204,6 +209,7 @@ class Approval(_message.Message):
     AUTHENTICATED_METHOD_FIELD_NUMBER: _builtins.int
     AUTHENTICATED_AT_MS_FIELD_NUMBER: _builtins.int
     NOT_AFTER_MS_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 1."""
     environment: _builtins.str
@@ -234,6 +240,10 @@ class Approval(_message.Message):
     def rule_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The rules it is about."""
 
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[_bundle_pb2.FieldChange]:
+        """EDIT: what is to be changed of the arguments; rule and method are empty."""
+
     def __init__(
         self,
         *,
@@ -251,10 +261,11 @@ class Approval(_message.Message):
         authenticated_method: _builtins.str = ...,
         authenticated_at_ms: _builtins.int = ...,
         not_after_ms: _builtins.int = ...,
+        changes: _abc.Iterable[_bundle_pb2.FieldChange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "approver", b"approver", "authenticated_at_ms", b"authenticated_at_ms", "authenticated_method", b"authenticated_method", "call_digest", b"call_digest", "environment", b"environment", "generation", b"generation", "hold_id", b"hold_id", "hold_sha256", b"hold_sha256", "not_after_ms", b"not_after_ms", "role", b"role", "rule_ids", b"rule_ids", "spend_id", b"spend_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "approver", b"approver", "authenticated_at_ms", b"authenticated_at_ms", "authenticated_method", b"authenticated_method", "call_digest", b"call_digest", "changes", b"changes", "environment", b"environment", "generation", b"generation", "hold_id", b"hold_id", "hold_sha256", b"hold_sha256", "not_after_ms", b"not_after_ms", "role", b"role", "rule_ids", b"rule_ids", "spend_id", b"spend_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -206,6 +206,8 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """Decider: no issuer of this name is known."""
     REFUSAL_REASON_TOKEN_KEYS_UNAVAILABLE: _RefusalReason.ValueType  # 101
     """Decider: the issuer's keys cannot be had, so nothing can be decided."""
+    REFUSAL_REASON_HOLD_EDITED: _RefusalReason.ValueType  # 102
+    """Approvals: somebody narrowed the call of this hold; nobody can answer it any more."""
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a call was refused: a closed list. It travels as google.rpc.ErrorInfo.reason (the name without
@@ -396,4 +398,6 @@ REFUSAL_REASON_TOKEN_ISSUER: RefusalReason.ValueType  # 100
 """Decider: no issuer of this name is known."""
 REFUSAL_REASON_TOKEN_KEYS_UNAVAILABLE: RefusalReason.ValueType  # 101
 """Decider: the issuer's keys cannot be had, so nothing can be decided."""
+REFUSAL_REASON_HOLD_EDITED: RefusalReason.ValueType  # 102
+"""Approvals: somebody narrowed the call of this hold; nobody can answer it any more."""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015

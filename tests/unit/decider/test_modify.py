@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from decider.cedar import Forbidden, Narrowable, RuleSet
 from decider.envelope import Envelope, House, build_envelope
-from decider.modify import narrowed
+from decider.modify import changes_of, narrowed
 from decider.rules import RulesError
 from decider.terms import Terms
 from licet.refusal import Reason, Refusal
@@ -40,9 +40,15 @@ def terms(changes: Mapping[str, Mapping[str, Any]]) -> Terms:
     return Terms(changes={(RULE, REFUND): tuple(listed)})
 
 
+def changed(changes: Mapping[str, Mapping[str, Any]]) -> tuple[FieldChange, ...]:
+    return changes_of((RULE,), terms(changes), REFUND)
+
+
 def test_amount_is_lowered_to_the_ceiling_and_all_else_stays(ground: House) -> None:
     envelope = asked(ground)
-    effective = narrowed(envelope, (RULE,), terms({"amount.minor": {"at_most": 2000}}), ground)
+    effective = narrowed(
+        envelope, changes_of((RULE,), terms({"amount.minor": {"at_most": 2000}}), REFUND), ground
+    )
     assert isinstance(effective, Envelope)
     assert (effective.money, effective.resource) == ((2000, "USD"), envelope.resource)
     assert effective.spend_id == envelope.spend_id
@@ -70,14 +76,16 @@ def test_amount_is_lowered_to_the_ceiling_and_all_else_stays(ground: House) -> N
 def test_change_that_makes_another_call_of_it_is_refused(
     ground: House, changes: dict[str, Any], why: str
 ) -> None:
-    refusal = narrowed(asked(ground), (RULE,), terms(changes), ground)
+    refusal = narrowed(asked(ground), changed(changes), ground)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.POLICY_DENIED
     assert why in refusal.detail
 
 
 def test_rule_without_a_change_for_this_method_is_refused(ground: House) -> None:
-    refusal = narrowed(asked(ground), ("other",), terms({"amount.minor": {"at_most": 1}}), ground)
+    refusal = narrowed(
+        asked(ground), changes_of(("other",), terms({"amount.minor": {"at_most": 1}}), REFUND), ground
+    )
     assert isinstance(refusal, Refusal)
     assert "no change is given" in refusal.detail
 
@@ -88,7 +96,9 @@ def test_narrowed_call_never_has_a_larger_amount_or_another_order(
     ground: House, minor: int, ceiling: int
 ) -> None:
     envelope = asked(ground, refund(minor=minor))
-    effective = narrowed(envelope, (RULE,), terms({"amount.minor": {"at_most": ceiling}}), ground)
+    effective = narrowed(
+        envelope, changes_of((RULE,), terms({"amount.minor": {"at_most": ceiling}}), REFUND), ground
+    )
     if minor <= ceiling:
         assert isinstance(effective, Refusal)
     else:
