@@ -72,14 +72,14 @@ class TaskStore:
             raise StoreUnavailable(f"the stored task cannot be used: {error}") from error
 
     async def house_with(self, house: House, task_id: str, keys: KeySet, now_ms: int) -> House:
-        """Return the house as a request about a task needs it: with that task, if it is registered.
+        """Return the house as a request about a task needs it: with that task alone, if it is registered.
 
         A task of the tasks file needs no look. Raises `StreamsError`.
         """
         if task_id in house.tasks:
             return house
         found = await self.find(task_id, keys, now_ms)
-        return house if found is None else replace(house, tasks={**house.tasks, task_id: found})
+        return house if found is None else replace(house, tasks={task_id: found})
 
     async def write(self, task: task_pb2.Task, expected_seq: int) -> bool:
         """Store a task where the one at `expected_seq` (0: none) still stands; False where it does not.

@@ -260,6 +260,10 @@ class BudgetBook:
             await self._read((), draft.bookings)
         return set(before)
 
+    def forget(self, spend_id: str) -> None:
+        """Forget a booking that somebody else ended; it is read again should it be needed."""
+        self._known.bookings.pop(spend_id, None)
+
     async def _forget(self, draft: _Draft) -> None:
         """After a batch whose fate is open: read everything when it is needed again."""
         for name in draft.balances:

@@ -75,11 +75,15 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A round of a step is over. `settled`: the permit that was spent; empty: none was; None: not known."""
+    """A round of a step is over. `settled`: the permit that was spent; empty: none was; None: not known.
+
+    `only`: the permits it is about, where one more would be another matter; None for any.
+    """
 
     spend_id: str
     round: int
     settled: str | None
+    only: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,8 @@ def _end(change: End, view: View) -> Result:
     old = view.booking(change.spend_id)
     if old is None or not old.claims or old.round != change.round:
         return Done()
+    if change.only is not None and {claim.decision_id for claim in old.claims} != change.only:
+        return Done()  # a permit was made since somebody looked: the step may still be spent
     used: Mapping[str, int] = {}
     if change.settled is None:
         used = old.held

@@ -131,6 +131,7 @@ class Settler:
             booking = await self._book.booking(due.spend_id)
             if booking is None or not booking.claims:
                 self._watched.discard(due.spend_id)
+                self._book.forget(due.spend_id)  # another decider ended it
                 return
             ended = await self.ended(booking)
             if ended is not None:
@@ -161,8 +162,9 @@ class Settler:
         if not stored:
             if long_ago:
                 return unknown
+            seen = frozenset(claim.decision_id for claim in booking.claims)
             over = now_ms >= booking.end_ms + GRACE_MS
-            return End(booking.spend_id, booking.round, "") if over else None
+            return End(booking.spend_id, booking.round, "", seen) if over else None
         if reserve is None or reserve.reserve is None:
             return unknown if long_ago else None
         at_ms = reserve.reserve.reserved_at_ms  # the decider's key may have been replaced since

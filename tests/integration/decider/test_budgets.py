@@ -36,7 +36,7 @@ from licet.streams import (
     subject_balance,
 )
 from licet.streams.api import call
-from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY, Decision
+from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY, DECISION_TYPE_HOLD, Decision
 from licet.v1.spend_pb2 import Outcome
 from tests.worlds.decisions import ENV, GET_ORDER, TYPES, Finance, Ground, House, furnish, order, refund
 from tests.worlds.programs import DoorRecords, start_program
@@ -216,14 +216,21 @@ async def house_of(ground: Ground) -> AsyncIterator[Callable[[str], Any]]:
         await house.close()
 
 
-ONE = "budgets: {refunds: {per: [task], period: task, money: {USD: 12000}, operations: [refund]}}\n"
+HOLD = """
+@id("odd-amount") @hold("finance-lead:1")
+forbid (principal, action == Action::"refund", resource is Order) when { context.amount_minor == 4999 };
+"""
+ONE = "budgets: {paid: {per: [task], period: task, money: {USD: 12000}, operations: [refund]}}\n"
 
 
-async def test_denied_and_failed_calls_cost_nothing_and_a_used_up_budget_is_named(
+async def test_denied_held_and_failed_calls_cost_nothing_and_a_used_up_budget_is_named(
     ground: Ground, house_of: Any, ledger_of: Any
 ) -> None:
+    rules = ground.policy / "rules.cedar"
+    rules.write_text(rules.read_text() + HOLD)
     house, ledger = await house_of(ONE), await ledger_of(ground)
     assert (await house.decide(refund("O3"), call_id="denied")).refusal.reason == "POLICY_DENIED"
+    assert (await house.decide(refund(minor=4_999), call_id="held")).decision == DECISION_TYPE_HOLD
     with pytest.raises(grpc.aio.AioRpcError):
         await house.decide(refund("O9"), call_id="no-facts")
     assert await ledger.used() == {}
@@ -235,13 +242,13 @@ async def test_denied_and_failed_calls_cost_nothing_and_a_used_up_budget_is_name
     assert (event.kind, event.reason, list(event.rule_ids)) == (
         "decision.denied",
         "BUDGET_EXHAUSTED",
-        ["budget-refunds"],
+        ["budget-paid"],
     )
-    assert event.detail.startswith("refunds: USD of task task_789")
+    assert event.detail.startswith("paid: USD of task task_789")
     assert "10000 of 12000 are used, 5000 more were asked for" in event.detail
     assert (await house.decide(refund(minor=2_000), call_id="d")).decision == DECISION_TYPE_ALLOW
     assert (await house.decide(refund(minor=1), call_id="e")).decision == DECISION_TYPE_DENY
-    assert await ledger.used() == {"refunds": (12_000, 0)}
+    assert await ledger.used() == {"paid": (12_000, 0)}
 
 
 async def test_the_same_step_asked_for_again_books_once(
@@ -251,9 +258,9 @@ async def test_the_same_step_asked_for_again_books_once(
     first = await house.decide()
     again = await house.decide()
     assert (first.decision, again.decision) == (DECISION_TYPE_ALLOW, DECISION_TYPE_ALLOW)
-    assert await ledger.used() == {"refunds": (5_000, 0)}
+    assert await ledger.used() == {"paid": (5_000, 0)}
     await house.decide(refund(minor=2_000))  # the same step with a smaller amount: either may be spent
-    assert await ledger.used() == {"refunds": (5_000, 0)}
+    assert await ledger.used() == {"paid": (5_000, 0)}
     [booking] = await ledger.book.every_booking()
     assert len(booking.claims) == 3
 
@@ -268,7 +275,7 @@ async def test_a_retry_after_a_lost_reply_is_told_that_the_step_is_spent(
     await ledger.door.reserve(response.signed, decision)
     await ledger.door.outcome(decision, Outcome.OUTCOME_EXECUTED)
     await ledger.settle()
-    assert await ledger.used() == {"refunds": (0, 5_000)}
+    assert await ledger.used() == {"paid": (0, 5_000)}
     assert (await house.decide()).refusal.reason == "SPENT"
     assert (await house.decide(call_id="another")).refusal.reason == "BUDGET_EXHAUSTED"
 
@@ -285,7 +292,7 @@ async def test_outcomes_of_another_step_or_by_another_key_give_nothing_back(
     lying.round = 3  # an outcome of a round that was never reserved
     await ledger.door.outcome(lying, Outcome.OUTCOME_VOIDED)
     await ledger.settle(later_ms=60_000 + GRACE_MS + 1_000)
-    assert await ledger.used() == {"refunds": (5_000, 0)}  # the other was never spent
+    assert await ledger.used() == {"paid": (5_000, 0)}  # the other was never spent
     await ledger.check()
 
 

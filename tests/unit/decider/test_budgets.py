@@ -232,6 +232,18 @@ def test_what_was_not_spent_is_given_back(ended: str) -> None:
     assert apply(book("s", "d2"), view) == Done()
 
 
+def test_a_permit_made_while_somebody_looked_is_not_given_back() -> None:
+    """Nobody had spent the first; by then the second was out, and can still be."""
+    view = Memory()
+    apply(book("s", "d1"), view)
+    looked = End("s", 0, "", frozenset({"d1"}))
+    apply(book("s", "d2"), view)
+    apply(looked, view)
+    assert view.used() == (1, 0)
+    apply(End("s", 0, "", frozenset({"d1", "d2"})), view)
+    assert view.used() == (0, 0)
+
+
 def test_what_nobody_knows_the_end_of_counts_as_used() -> None:
     view = Memory()
     apply(book("s", "d1", line(100, 50)), view)
@@ -287,7 +299,13 @@ LINES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 6), min_size=1).m
 )
 CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.builds(Book, STEPS, st.just("finance"), st.integers(0, 2), DECISIONS, st.integers(1, 9), LINES),
-    st.builds(End, STEPS, st.integers(0, 2), st.one_of(st.none(), st.just(""), DECISIONS)),
+    st.builds(
+        End,
+        STEPS,
+        st.integers(0, 2),
+        st.one_of(st.none(), st.just(""), DECISIONS),
+        st.one_of(st.none(), st.frozensets(DECISIONS, max_size=2)),
+    ),
     st.builds(Withdraw, STEPS, DECISIONS),
 )
 
