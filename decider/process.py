@@ -169,6 +169,11 @@ class DeciderProcess:
             identify=identify_certified if settings.tls else identify_development,
             wall_ms=wall_ms,
         )
+        registering = self._registering(tasks, configuration, house)
+        await self._listen(service, approvals, registering, Health(configuration, monotonic_ms))
+
+    def _registering(self, tasks: TaskStore, configuration: Configuration, house: House) -> TaskService:
+        settings = self._settings
         registry = TaskRegistry(
             tasks,
             configuration,
@@ -178,10 +183,7 @@ class DeciderProcess:
             listed=house.tasks,
             wall_ms=wall_ms,
         )
-        registering = TaskService(
-            registry, identify=identify_certified if settings.tls else identify_development
-        )
-        await self._listen(service, approvals, registering, Health(configuration, monotonic_ms))
+        return TaskService(registry, identify=identify_certified if settings.tls else identify_development)
 
     def _task_key(self) -> SigningKey | None:
         path = self._settings.keys_dir / "task.key"
