@@ -198,7 +198,10 @@ class Door:
         versions = state.catalog.method(request.path)
         on_call = versions is not None and versions.current.decide_on_call
         if not permits and on_call and decider is not None and request.peer:
-            call_id = request.value(CALL_ID) or self._new_call_id()
+            call_id = request.call_id()
+            if call_id is None:
+                return Refused(refusal=Refusal(Reason.CALL_ID_INVALID))
+            call_id = call_id or self._new_call_id()
             call.record.call_id = call_id
             call.trailers = ((CALL_ID, call_id),)
             obtained = await decider.decide(request, body, call_id=call_id, trace=call.trace.here())

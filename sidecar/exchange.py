@@ -5,14 +5,19 @@ Guaranteed: nothing here knows gRPC, HTTP or MCP. A transport turns its own call
 by the transport, before it got here.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from licet.metadata import CALL_ID
 from licet.refusal import Refusal
 
 Pairs: TypeAlias = tuple[tuple[str, str | bytes], ...]
 """Metadata as it travelled: a multi-map in order; keys ending in `-bin` have bytes, all others text."""
+
+_CALL_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
+"""As the decider takes it."""
 
 OK: Final = 0
 """The status code of success, as in `google.rpc.Code`."""
@@ -46,6 +51,16 @@ class Request:
         """Return every value of `key` as bytes, in order."""
         found = [value for name, value in self.metadata if name == key]
         return tuple([value if isinstance(value, bytes) else value.encode() for value in found])
+
+    def call_id(self) -> str | None:
+        """Return the caller's id of the step; empty when it sent none, None when what it sent is no one id.
+
+        Two ids are no id, and what may not stand in metadata could not be told back to its caller.
+        """
+        found = self.values(CALL_ID)
+        if not found:
+            return ""
+        return found[0].decode("ascii") if len(found) == 1 and _CALL_ID.fullmatch(found[0]) else None
 
     def value(self, key: str) -> str:
         """Return the one text value of `key`; empty when there is none or more than one."""

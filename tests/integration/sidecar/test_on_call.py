@@ -14,6 +14,7 @@ from licet.metadata import CALL_ID, DEV_IDENTITY, PERMIT, TASK_ID
 from licet.statement import PayloadType
 from licet.v1 import decider_pb2, decision_pb2, hold_pb2
 from licet.v1.statement_pb2 import Signed
+from tests.worlds import http2
 from tests.worlds.mint import AGENT, GET_ORDER, OTHER_AGENT, REFUND, refund
 from tests.worlds.rig import AMOUNT, Rig, answer_of
 
@@ -111,6 +112,42 @@ async def test_without_an_id_each_request_is_a_step_and_says_which(rig: Rig) -> 
     assert len(set(ids)) == 2
     assert [request.call_id for request in asked.requests] == ids
     assert [rig.refunded(order) for order in orders] == [AMOUNT, AMOUNT]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"",),
+        (b"caf\xc3\xa9",),
+        (b"\xff",),
+        (b"a b",),
+        (b"a\rb",),
+        (b"a\0b",),
+        (b"x" * 129,),
+        (b"one", b"two"),
+        (b"one", b"one"),
+    ],
+    ids=["empty", "not ASCII", "not UTF-8", "a space", "a return", "a zero", "too long", "two", "one twice"],
+)
+async def test_a_step_that_is_not_named_by_one_plain_id_is_not_asked_for(
+    rig: Rig, lines: tuple[bytes, ...]
+) -> None:
+    """Its reply could not come back: the id goes into the trailers, and such a trailer ends the call."""
+    asked, order = Asked(rig, allow(rig)), rig.order()
+    await rig.mark()
+    rig.made += 1
+    wire = await http2.Wire.open(rig.sidecars[0].port)
+    pairs = ((DEV_IDENTITY, AGENT), (TASK_ID, "task_789"), *((CALL_ID, line) for line in lines))
+    stream = await wire.call(REFUND, refund(order).SerializeToString(), *pairs)
+    assert await wire.closed(stream)
+    await wire.close()
+    assert [event.reason for event in await rig.door_events(1, within_s=60)] == ["CALL_ID_INVALID"]
+    assert (asked.requests, rig.refunded(order)) == ([], 0)
+    await rig.mark()
+    longest = f"{order}-{'x' * 128}"[:128]
+    assert (await call(rig, order, (CALL_ID, longest)))[:1] == ("passed",)
+    assert len(await rig.door_events(1, within_s=60)) == 1
+    assert (len(asked.requests), rig.refunded(order)) == (1, AMOUNT)
 
 
 @pytest.mark.parametrize(
