@@ -1,10 +1,12 @@
 """`licet approvals`: what waits for you, and your answer, signed with your own key.
 
-The answer is signed here, over the hold's exact bytes as shown; the decider only stores it. Data to stdout,
+The answer is signed here, over the hold's exact bytes as shown; the decider only stores it. Over mTLS with
+the three `LICET_TLS_*_FILE`, in development with `LICET_IDENTITY`. Data to stdout,
 talk to stderr. Exit status: 0 done, 1 not done, 2 wrong usage.
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from typing import Annotated, Any, Final, NoReturn
 import grpc
 import typer
 
+from decider.channel import ChannelError, open_channel
 from licet.keyfile import KeyFileError, read_signing_key
 from licet.metadata import DEV_IDENTITY
 from licet.refusal import DOMAIN
@@ -50,7 +53,10 @@ class _Desk:
     """A connection to the decider's ApprovalService."""
 
     def __init__(self, decider: str, identity: str) -> None:
-        self._stub = approvals_pb2_grpc.ApprovalServiceStub(grpc.insecure_channel(decider))
+        try:
+            self._stub = approvals_pb2_grpc.ApprovalServiceStub(open_channel(decider, os.environ))
+        except ChannelError as error:
+            _fail(str(error))
         self._metadata = ((DEV_IDENTITY, identity),) if identity else ()
 
     def _call(self, method: Any, request: Any) -> Any:

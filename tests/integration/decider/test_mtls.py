@@ -1,5 +1,6 @@
 """mTLS: the certificate says who asks, and nothing else does."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,9 @@ import grpc
 import grpc.aio
 import pytest
 import pytest_asyncio
+from typer.testing import CliRunner
 
+from licet.cli import app
 from licet.metadata import DEV_IDENTITY
 from licet.v1 import decider_pb2, decider_pb2_grpc
 from licet.v1.decision_pb2 import CODEC_PROTOBUF, DECISION_TYPE_ALLOW
@@ -93,6 +96,26 @@ async def test_plain_connection_gets_no_answer(wire: Wire) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.GetBeacon(decider_pb2.GetBeaconRequest(), timeout=3)
     await channel.close()
+
+
+async def test_approvers_command_line_comes_over_mtls(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a certificate it is shown what waits; without one, or with half of what it takes, nothing."""
+    chain, secret = wire.authority.issue("desk", "spiffe://licet.local/dev/desk")
+    command = ["approvals", "list", "--json", "--decider", f"localhost:{wire.house.process.port}"]
+    bare = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert bare.exit_code == 1
+    monkeypatch.setenv("LICET_TLS_CERTIFICATE_FILE", str(chain))
+    monkeypatch.setenv("LICET_TLS_KEY_FILE", str(secret))
+    half = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert half.exit_code == 1
+    assert "missing: LICET_TLS_CA_FILE" in half.output
+    monkeypatch.setenv("LICET_TLS_CA_FILE", str(tmp_path / "none"))
+    assert "cannot read" in (await asyncio.to_thread(CliRunner().invoke, app, command)).output
+    monkeypatch.setenv("LICET_TLS_CA_FILE", str(wire.authority.file))
+    shown = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert (shown.exit_code, shown.stdout.strip()) == (0, "[]"), shown.output
 
 
 async def test_development_identity_and_tls_exclude_one_another(ground: Ground, tmp_path: Path) -> None:
