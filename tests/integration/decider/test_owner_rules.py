@@ -96,7 +96,7 @@ async def owned(ground: Ground) -> AsyncIterator[House]:
 
 BROKEN = {
     "pattern": (refund("../O1"), "order_id"),
-    "pattern with a newline": (refund("O1\n"), "order_id"),
+    "pattern to the last letter": (refund("O1x"), "order_id"),
     "max_length": (refund("O" + "1" * 11), "order_id"),
     "range": (refund(minor=5001), "amount.minor"),
     "range below": (refund(minor=-5000), "amount.minor"),
