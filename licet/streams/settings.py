@@ -66,7 +66,7 @@ class StreamSizes:
 EMBEDDED_SIZES: Final = StreamSizes(
     256 * MIB, 512 * MIB, 1024 * MIB, 256 * MIB, 64 * MIB, 256 * MIB, 64 * MIB
 )
-"""For `licet up` on a laptop: 2.3 GiB in all."""
+"""For `licet up` on a laptop: 2.4 GiB in all."""
 
 
 @dataclass(frozen=True, slots=True)
