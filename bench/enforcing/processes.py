@@ -1,6 +1,6 @@
 """What stands around the sidecar in the benchmark, each a process of its own: the tool, the yardstick.
 
-`python bench/enforcing/processes.py tool|proxy|profiled ...`
+`python bench/enforcing/processes.py tool|proxy|collector|profiled ...`
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import nacl.signing
 from grpc import aio
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 
 class Echo(grpc.GenericRpcHandler):
@@ -76,6 +77,22 @@ async def serve_proxy(socket: str, port_file: str, key: str, tls: list[str]) -> 
     await server.wait_for_termination()
 
 
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    """Takes spans and forgets them."""
+
+    async def Export(self, _request: Any, _context: Any) -> Any:  # noqa: N802 - as the service spells it
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
+async def serve_collector(port_file: str) -> None:
+    server = aio.server()
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Collector(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await asyncio.to_thread(Path(port_file).write_text, str(port))
+    await server.wait_for_termination()
+
+
 def profiled(target: str) -> None:
     """Run the sidecar; between SIGUSR1 and SIGUSR2 its main thread is profiled by CPU time, into `target`."""
     from sidecar.cli import app
@@ -102,5 +119,7 @@ if __name__ == "__main__":
             import uvloop
 
             uvloop.run(serve_proxy(socket, port_file, key, tls))
+        case ["collector", port_file]:
+            asyncio.run(serve_collector(port_file))
         case ["profiled", target]:
             profiled(target)

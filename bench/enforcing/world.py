@@ -167,6 +167,13 @@ class World:
             await self._until_it_passes(Target(process, [channel]), log_file)
         return target
 
+    async def collector(self) -> str:
+        """Start a collector of spans and return its endpoint."""
+        port_file = self._file("port")
+        self._spawn("collector", str(port_file))
+        await self.rig.until(port_file.exists, within_s=READY_S)
+        return f"http://127.0.0.1:{port_file.read_text()}"
+
     async def _until_it_passes(self, target: Target, log_file: Path) -> None:
         begun, last = time.monotonic(), ""
         while time.monotonic() < begun + READY_S:
