@@ -98,6 +98,8 @@ async def test_nobody_gets_anothers_answer(
         callers = [Caller(rig, number, seed) for number in range(CALLERS)]
         await asyncio.gather(*(caller.run(time.monotonic() + SECONDS) for caller in callers))
         counts = sum((caller.counts for caller in callers), Counter())
+        record_property("calls", dict(counts))
+        print(f"seed {seed}, calls {dict(counts)}")  # noqa: T201 - what the run comes to
         assert min(counts[kind] for kind in ("read", "write", "stolen", "altered")) > 0
         assert rig.calls() - calls == counts["read"] + counts["write"]
         assert rig.refunded("O1") == 0

@@ -219,14 +219,14 @@ async def test_a_header_that_never_ends(target: Target) -> None:
 
 
 async def test_headers_that_grow_when_unpacked(target: Target) -> None:
-    """HPACK bomb: one indexed field of 3,900 bytes, named 16,000 times in each call."""
+    """HPACK bomb: one indexed field of 3,900 bytes, named 16,000 times in each of ten calls."""
     calls, before = target.rig.calls(), target.memory
     wire = await target.wire()
     stream, begun = opening(wire)
     big = b"\x40\x05x-big" + b"\x7f" + bytes(((3_900 - 127) % 128 + 128, (3_900 - 127) // 128)) + b"z" * 3_900
     block = begun[9:] + big
     await wire.send(frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, block))
-    for _ in range(40):
+    for _ in range(10):
         stream, begun = opening(wire)
         block = begun[9:] + b"\xbe" * 16_000
         await wire.send(frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, block))
