@@ -210,9 +210,19 @@ def test_a_refusal_is_no_error_and_a_failure_to_decide_is(house: House, told: di
     assert decided.attributes[telemetry.DECISION] == "allow", "decided and enforced are two things"
 
 
+def answers(port: int) -> bool:
+    """Writer and reconciler start when everything else is there: they may be the last."""
+    try:
+        text(port)
+    except OSError:
+        return False
+    return True
+
+
 def test_every_process_is_scraped_and_names_nobody(house: House, told: dict[str, Step]) -> None:
     ports = {name: int(address.rpartition(":")[2]) for name, address in house.stack.metrics.items()}
     assert set(ports) == {"decider", "sidecar-finance-0", "sidecar-finance-1", "writer", "reconciler"}
+    house.until(lambda: all(answers(port) for port in ports.values()), "every process answers", within_s=60)
     said = {name: text(port) for name, port in ports.items()}
     step = told["executed"]
     ids = (step.call_id, step.trace_id, step.asked[0].decision.spend_id, TASK, CANARY, house.identity)
