@@ -158,6 +158,9 @@ async def test_ten_of_two_hundred_at_once_through_two_processes_are_permitted(
     ledger = await ledger_of(ground)
     try:
         answers = await asyncio.gather(*(both[at % 2].decide(f"call-{at}") for at in range(200)))
+        # both are killed with their permits out: whoever comes next settles and gives back what they booked
+        for one in both:
+            one.kill()
         assert Counter(one.decision for one in answers) == {
             DECISION_TYPE_ALLOW: 10,
             DECISION_TYPE_DENY: 190,
@@ -169,8 +172,6 @@ async def test_ten_of_two_hundred_at_once_through_two_processes_are_permitted(
         assert await ledger.used() == dict.fromkeys(everyone, (10, 0)) | {"by-task": (50_000, 0)}
         await ledger.check()
 
-        # one is killed with its permits out: the other settles and gives back what it booked
-        both[0].kill()
         permitted = [one for one in answers if one.decision == DECISION_TYPE_ALLOW]
         decisions = [Decision.FromString(one.signed.payload) for one in permitted]
         for answer, decision in zip(permitted[:4], decisions[:4], strict=True):
@@ -193,10 +194,44 @@ async def test_ten_of_two_hundred_at_once_through_two_processes_are_permitted(
         }
         assert found == await ledger.used()
         # what is left is to be had again, and not one more
+        await both[1].channel.close()
+        both[1] = await start_program(ground, finance.port, "1")
         again = await asyncio.gather(*(both[1].decide(f"again-{at}") for at in range(20)))
         assert Counter(one.decision for one in again)[DECISION_TYPE_ALLOW] == 5
         await ledger.settle(later_ms=60_000 + UNKNOWN_AFTER_MS)
         assert await ledger.used() == dict.fromkeys(everyone, (0, 10)) | {"by-task": (0, 50_000)}
+    finally:
+        await asyncio.gather(*(one.close() for one in both))
+        await finance.server.stop(0)
+
+
+async def test_a_decider_killed_mid_run_leaves_balances_that_are_the_sum_of_their_bookings(
+    ground: Ground, ledger_of: Any
+) -> None:
+    finance = await ground_laid(ground, five(1_000))
+    both = await asyncio.gather(*(start_program(ground, finance.port, name) for name in ("0", "1")))
+    ledger = await ledger_of(ground)
+    try:
+        asked = [asyncio.create_task(both[at % 2].decide(f"call-{at}")) for at in range(120)]
+        for done in asyncio.as_completed(asked):
+            await done
+            if sum(one.done() for one in asked) >= 20:
+                break
+        both[0].kill()  # with calls in every state: asked, booked, on record, on the way back
+        await asyncio.wait(asked)
+        both[1].kill()  # nobody books or settles while the books are looked at
+        answers = [one.result() for one in asked if one.exception() is None]
+        assert len(answers) >= 20
+        bookings = await ledger.book.every_booking()
+        permits = [Decision.FromString(one.signed.payload) for one in answers]
+        alive = {one.decision_id for one in permits if one.not_after_ms + GRACE_MS > wall_ms()}
+        assert alive <= {claim.decision_id for booking in bookings for claim in booking.claims}
+        await ledger.check({})
+        used = await ledger.used()
+        assert used["everybody"] == (len(bookings), 0)
+        # every one of them ends, also those whose permit never left
+        await ledger.settle(later_ms=60_000 + GRACE_MS + 1_000)
+        assert set((await ledger.used()).values()) == {(0, 0)}
     finally:
         await asyncio.gather(*(one.close() for one in both))
         await finance.server.stop(0)
