@@ -28,9 +28,9 @@ ORDERS = 6_000
 """As many as a machine that is so busy that the kills take five minutes may use."""
 SHOWN = 100
 """Effects that a run must have had to show anything."""
-FENCED_WITHIN_S = 180
+FENCED_WITHIN_S = 300
 """A fence waits 5 s after the permit's end, and the reconciler needs its turns."""
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1_200)
 
 
 def test_kills_under_load_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
