@@ -199,10 +199,13 @@ class House:
         return decision
 
     async def events(self) -> list[Any]:
-        """Every event of the audit stream, in order."""
+        """Every event of the audit stream, in order; those on their way are waited for."""
         from licet.streams import read_seq, stream_audit, stream_info
         from licet.v1.event_pb2 import Event
 
+        async with asyncio.timeout(60):
+            while self.process._journal.depth:  # noqa: ASYNC110 - the queue's doing
+                await asyncio.sleep(0.005)
         nc = await connect(self.ground.nats.settings("audit-writer"), "test")
         try:
             info = await stream_info(nc, stream_audit(ENV))
