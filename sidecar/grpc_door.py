@@ -35,6 +35,9 @@ MAX_STREAMS: Final = 256
 GRACE_MS: Final = 30_000
 """How long a keepalive ping may go unanswered, and the least time between two."""
 
+HANDSHAKE_MS: Final = 10_000
+"""How long a connection may take to become one: TLS, and the first settings of HTTP/2."""
+
 MAX_CONNECTION_AGE_MS: Final = 600_000
 """After about so long a caller is asked to connect anew: with the certificate that it has then."""
 
@@ -45,6 +48,7 @@ SERVER_OPTIONS: Final = (
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_MS),
     ("grpc.max_connection_age_grace_ms", MAX_CONNECTION_AGE_MS + GRACE_MS),  # longer than any tool may take
     ("grpc.keepalive_time_ms", GRACE_MS),

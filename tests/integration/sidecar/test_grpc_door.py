@@ -380,6 +380,28 @@ async def test_a_request_that_cannot_be_built_is_denied_and_tells_nothing(
     assert (house.echo.bodies, house.event[1]["reason"]) == ([], "INTERNAL")
 
 
+@pytest.mark.parametrize("said", [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRI * HTT"])
+async def test_a_connection_that_never_becomes_one_is_closed(house: House, said: bytes) -> None:
+    options = dict(SERVER_OPTIONS)
+    assert options["grpc.server_handshake_timeout_ms"] <= 10_000
+    options["grpc.server_handshake_timeout_ms"] = 300
+    server = aio.server(options=tuple(options.items()))
+    server.add_generic_rpc_handlers((GrpcDoor(house.world.door.handle, identify_development),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    async with asyncio.timeout(60):
+        while await reader.read(1_024):
+            pass
+    writer.close()
+    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        permit = house.world.mint.permit()
+        pairs = ((DEV_IDENTITY, AGENT), (PERMIT, permit))
+        assert await channel.unary_unary(REFUND)(refund().SerializeToString(), metadata=pairs)
+    await server.stop(0)
+
+
 async def test_garbage_on_the_port_does_not_stop_the_door(house: House) -> None:
     for raw in (b"\x00" * 64, b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 512):
         _, writer = await asyncio.open_connection("127.0.0.1", house.port)
