@@ -343,7 +343,8 @@ class Case:
         latest, task = self.parts.configuration.latest, source.task
         if latest is None or task is None:
             return None
-        key = self.parts.sealer.key_of(task.tenant, latest.in_force.keys, now_ms=self.moment.now_ms)
+        now = latest.in_force
+        key = self.parts.sealer.key_of(task.tenant, now.keys, now.revocations, now_ms=self.moment.now_ms)
         if key is None:
             return None
         known = (self.request, source, self.asked_rules, outcome, self.moment)

@@ -7,14 +7,15 @@ payload key has nothing sealed, and its events name no payload; that is logged o
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from licet.journal import Sealing
 from licet.keys import KeySet, PublicKey
 from licet.log import log
-from licet.sealed import Envelope, address, input_payload, payload_key, seal
+from licet.revocation import NONE, Revocations
+from licet.sealed import Envelope, address, input_payload, payload_key, payload_keys, seal
 from licet.v1.payload_pb2 import DecisionInput
 
 logger = logging.getLogger(__name__)
@@ -39,10 +40,16 @@ class Sealer:
         self._random = random
         self._open: dict[str, _Open] = {}
         self._without: set[str] = set()
+        self._keys: KeySet | None = None
+        self._by_tenant: Mapping[str, tuple[PublicKey, ...]] = {}
 
-    def key_of(self, tenant: str, keys: KeySet, *, now_ms: int) -> PublicKey | None:
+    def key_of(
+        self, tenant: str, keys: KeySet, revocations: Revocations = NONE, *, now_ms: int
+    ) -> PublicKey | None:
         """Return the key that the tenant's payloads are sealed under now; None where it has none."""
-        key = payload_key(keys, tenant, now_ms=now_ms)
+        if keys is not self._keys:  # a set may have ten thousand: looked through once
+            self._keys, self._by_tenant = keys, payload_keys(keys)
+        key = payload_key(self._by_tenant.get(tenant, ()), revocations, now_ms=now_ms)
         if key is None and tenant not in self._without and len(self._without) < MAX_TENANTS:
             self._without.add(tenant)
             log(logger, logging.WARNING, "payload.no_key", tenant=tenant)

@@ -13,7 +13,7 @@ Pure: ephemeral key and message number are arguments. Not here: where the bytes 
 Destroying the private key makes every payload under it unreadable, wherever copies lie.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -28,6 +28,7 @@ from nacl.bindings import (
 from licet.hpke import KEY_BYTES, TAG_BYTES, Context, receiver, sender
 from licet.keys import MAX_KEY_ID_BYTES, KeyRole, KeySet, PublicKey
 from licet.refusal import Refusal
+from licet.revocation import NONE, RevocationKind, Revocations
 from licet.strict import canonical, strict_parse
 from licet.v1.payload_pb2 import DecisionInput, Sealed
 
@@ -89,20 +90,30 @@ class Envelope:
     context: Context
 
 
-def payload_key(keys: KeySet, tenant: str, *, now_ms: int) -> PublicKey | None:
-    """Return the key that payloads of `tenant` are sealed under now: of those in force the newest, or None.
+def payload_keys(keys: KeySet) -> Mapping[str, tuple[PublicKey, ...]]:
+    """Return the payload keys of a key set by tenant, the newest first.
 
-    Of two that began at once, the greater id: every process takes the same one.
+    Of two that began at once, the one with the greater id comes first: every process takes the same.
     """
-    found = [
-        key
-        for key in keys.keys.values()
-        if key.role is KeyRole.PAYLOAD
-        and key.owner == tenant
-        and key.environment == keys.environment
-        and key.not_before_ms <= now_ms < key.not_after_ms
-    ]
-    return max(found, key=lambda key: (key.not_before_ms, key.key_id), default=None)
+    found: dict[str, list[PublicKey]] = {}
+    for key in keys.keys.values():
+        if key.role is KeyRole.PAYLOAD and key.owner and key.environment == keys.environment:
+            found.setdefault(key.owner, []).append(key)
+    return {
+        tenant: tuple(sorted(owned, key=lambda key: (key.not_before_ms, key.key_id), reverse=True))
+        for tenant, owned in found.items()
+    }
+
+
+def payload_key(
+    owned: Iterable[PublicKey], revocations: Revocations = NONE, *, now_ms: int
+) -> PublicKey | None:
+    """Return the key that payloads are sealed under now: of a tenant's, the newest in force, or None."""
+    for key in owned:
+        in_force = key.not_before_ms <= now_ms < key.not_after_ms
+        if in_force and not revocations.names(RevocationKind.KEY, key.key_id):
+            return key
+    return None
 
 
 def address(key: PublicKey, ephemeral: bytes) -> Envelope:

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from licet.dsse import SigningKey
 from licet.keys import KeyRole, KeySet, PublicKey
-from licet.sealed import Envelope, Place, address, payload_key
+from licet.sealed import Envelope, Place, address, payload_key, payload_keys
 from licet.v1.payload_pb2 import DecisionInput
 
 NOW = 1_800_000_000_000
@@ -28,7 +28,7 @@ KEYS = KeySet(ENVIRONMENT, 1, {one.key_id: one for one in (OLD, NEW, OTHER)})
 
 
 def envelope(tenant: str = "t1", ephemeral: bytes = b"\x07" * 32) -> Envelope:
-    found = payload_key(KEYS, tenant, now_ms=NOW)
+    found = payload_key(payload_keys(KEYS)[tenant], now_ms=NOW)
     assert found is not None
     return address(found, ephemeral)
 

@@ -21,7 +21,7 @@ from audit.verify import Scope
 from audit.witness import verify_store
 from licet.embedded.dev_keys import make_dev_keys
 from licet.keyfile import write_secret
-from licet.sealed import address, input_payload, payload_key, payload_ref, seal
+from licet.sealed import address, input_payload, payload_key, payload_keys, payload_ref, seal
 from licet.streams import connect
 from tests.worlds.payloads import decision_input
 
@@ -40,7 +40,8 @@ class Tenant:
         self.private = directory / f"private-{name}"
         self.private.mkdir()
         (self.keys_dir / f"payload-{name}.key").rename(self.private / f"payload-{name}.key")
-        found = payload_key(self.keys, name, now_ms=self.keys.keys[f"payload-{name}"].not_before_ms)
+        owned = payload_keys(self.keys)[name]
+        found = payload_key(owned, now_ms=owned[0].not_before_ms)
         assert found is not None
         self.envelope = address(found, bytes([len(name)]) * 31 + name[-1].encode())
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.hpke import MAX_NUMBER, public_of, receiver, sender
-from licet.keys import KeyRole
+from licet.keys import KeyRole, KeySet, PublicKey
+from licet.revocation import RevocationKind, Revocations
 from licet.sealed import (
     MAX_PLAINTEXT_BYTES,
     MAX_SEALED_BYTES,
@@ -20,6 +21,7 @@ from licet.sealed import (
     input_payload,
     open_sealed,
     payload_key,
+    payload_keys,
     payload_ref,
     read_input,
     read_sealed,
@@ -170,27 +172,39 @@ def test_no_bytes_make_opening_raise(raw: bytes) -> None:
     assert isinstance(open_sealed(raw, PLACE, seed("t1-new")), Unopened)
 
 
+def in_force(keys: KeySet, tenant: str, now_ms: int, *revoked: str) -> PublicKey | None:
+    entries = frozenset((RevocationKind.KEY, key_id) for key_id in revoked)
+    owned = payload_keys(keys).get(tenant, ())
+    return payload_key(owned, Revocations(1, keys.environment, entries), now_ms=now_ms)
+
+
 def test_newest_key_in_force_seals_and_the_old_one_still_opens() -> None:
-    before = payload_key(KEYS, "t1", now_ms=NOW - 1)
-    after = payload_key(KEYS, "t1", now_ms=NOW)
+    before, after = in_force(KEYS, "t1", NOW - 1), in_force(KEYS, "t1", NOW)
     assert (before, after) == (OLD, NEW)
     assert before is not None
     sealed = seal(address(before, b"\x01" * 32), 0, EVENT, PAYLOAD)
     assert open_sealed(sealed, PLACE, seed("t1-old")) == PAYLOAD
 
 
+def test_revoked_key_seals_nothing_more() -> None:
+    assert in_force(KEYS, "t1", NOW, "t1-new") == OLD
+    assert in_force(KEYS, "t1", NOW, "t1-new", "t1-old") is None
+    assert in_force(KEYS, "t1", NOW, "t2-only") == NEW
+
+
 def test_of_two_keys_that_began_at_once_every_process_takes_the_same() -> None:
-    twins = {name: key(name, "t1", -1) for name in ("t1-b", "t1-a")}
-    assert payload_key(replace(KEYS, keys=twins), "t1", now_ms=NOW) == twins["t1-b"]
+    for order in (("t1-b", "t1-a"), ("t1-a", "t1-b")):
+        twins = {name: key(name, "t1", -1) for name in order}
+        assert in_force(replace(KEYS, keys=twins), "t1", NOW) == twins["t1-b"]
 
 
 def test_tenant_without_a_key_in_force_has_none() -> None:
-    assert payload_key(KEYS, "t3", now_ms=NOW) is None
-    assert payload_key(KEYS, "t1", now_ms=NOW + 1_000) is None
+    assert in_force(KEYS, "t3", NOW) is None
+    assert in_force(KEYS, "t1", NOW + 1_000) is None
     signing = replace(NEW, role=KeyRole.DECIDER)
-    assert payload_key(replace(KEYS, keys={"t1-new": signing}), "t1", now_ms=NOW) is None
+    assert in_force(replace(KEYS, keys={"t1-new": signing}), "t1", NOW) is None
     staging = replace(NEW, environment="staging")
-    assert payload_key(replace(KEYS, keys={"t1-new": staging}), "t1", now_ms=NOW) is None
+    assert in_force(replace(KEYS, keys={"t1-new": staging}), "t1", NOW) is None
 
 
 @pytest.mark.parametrize("changes", [{"role": KeyRole.DECIDER}, {"owner": ""}])
