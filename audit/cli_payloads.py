@@ -106,8 +106,8 @@ def shred(
     """Destroy a tenant's payload keys, for ever: what was sealed under them opens for nobody, in backups too.
 
     The record stays whole and verifies. Settings come from LICET_ variables: those of `reconcile`, of which
-    NATS_…, KEYS_DIR and CHECKPOINT_KEY_FILE are used. Take the keys out of the key set afterwards, or
-    payloads go on being sealed under a key that nobody has.
+    NATS_…, KEYS_DIR and CHECKPOINT_KEY_FILE are used. Revoke them afterwards (`licet policy revoke key`),
+    or payloads go on being sealed under a key that nobody has.
     """
     import asyncio
 
@@ -129,7 +129,9 @@ def shred(
         destroy(found.files)
     except (ShredError, KeyFileError, StreamsError, SpoolError, OSError) as error:
         raise fail(str(error)) from error
-    typer.echo(f"destroyed {names}; destroy every copy, too", err=True)
+    typer.echo(
+        f"destroyed {names}; destroy every copy, and revoke the keys: licet policy revoke key", err=True
+    )
 
 
 def _keys_of(settings: Any) -> Any:
