@@ -65,11 +65,14 @@ def mcp_tools(file: Path) -> Any:
         fail(error)
 
 
-def _lint_catalog(source: Any, descriptors: Any, mcp: Any) -> bool:
+def _lint_catalog(source: Any, descriptors: Any, mcp: Any, *, as_json: bool = False) -> bool:
     from decider.catalog.lint import Level, lint_catalog
 
     found = lint_catalog(source, descriptors, mcp)
-    for finding in found:
+    if as_json:
+        rows = [{name: getattr(one, name) for name in one.__slots__ if name != "file"} for one in found]
+        typer.echo(json.dumps(rows, indent=2))
+    for finding in () if as_json else found:
         typer.echo(str(finding), err=True)
     return all(finding.level is not Level.ERROR for finding in found)
 
@@ -131,14 +134,19 @@ def write(path: Path, content: bytes) -> None:
 @catalog_app.command("lint")
 def catalog_lint(
     policy: Annotated[Path, typer.Argument(help="directory with tools.yaml and descriptors.binpb")],
+    as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong or unwise in tools.yaml; exit status 1 on an error."""
+    """Say what is wrong or unwise in tools.yaml; exit status 1 on an error.
+
+    Example:
+        licet catalog lint policy
+    """
     from decider.catalog.build import build_catalog
     from decider.source import SourceError
 
     source, descriptors = tool_source(policy)
     mcp = mcp_tools(policy / MCP_FILE)
-    clean = _lint_catalog(source, descriptors, mcp)
+    clean = _lint_catalog(source, descriptors, mcp, as_json=as_json)
     places = {name for method in source.methods for name in method.environments} or {"lint"}
     try:
         for place in sorted(places):

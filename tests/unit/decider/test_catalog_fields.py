@@ -229,8 +229,10 @@ def test_tool_that_speaks_json_alone_needs_no_descriptors(tmp_path: Path) -> Non
         str(tmp_path / "tools.yaml"),
     ]
     assert CliRunner().invoke(catalog_app, draft).exit_code == 0
-    done = CliRunner().invoke(catalog_app, ["lint", str(tmp_path)])
+    done = CliRunner().invoke(catalog_app, ["lint", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
+    [row, *_] = json.loads(done.stdout)
+    assert (row["rule"], row["level"], row["method"]) == ("tenant-unknown", "warning", "mcp.github/get_issue")
     (tmp_path / "mcp_tools.json").write_text("{")
     done = CliRunner().invoke(catalog_app, ["lint", str(tmp_path)])
     assert done.exit_code == 1
