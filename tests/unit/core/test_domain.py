@@ -1,7 +1,7 @@
 """Which domain an address is of: what a tool may be pointed at must not depend on who reads it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from licet.catalog.domain import domain_of, named_domain, within
@@ -136,6 +136,7 @@ def test_catalog_may_not_name_what_no_address_is_of(name: str) -> None:
     assert not named_domain(name)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="abz.@:/\\?#%[]0- \t\u0430\u3002*", max_size=40))
 def test_a_domain_is_always_one_that_a_catalog_could_name(address: str) -> None:
     """And stands in the address as it is: nothing was decoded, converted or cut out of it."""
@@ -143,6 +144,7 @@ def test_a_domain_is_always_one_that_a_catalog_could_name(address: str) -> None:
     assert domain is None or (named_domain(domain) and domain in address.lower())
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_whatever_stands_before_a_host_does_not_make_it_allowed(text: str) -> None:
     address = f"https://{text}evil.test/"

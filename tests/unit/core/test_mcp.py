@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from licet.call import CatalogError, call_digest
@@ -25,11 +25,13 @@ SCHEMA = json.dumps(
 )
 
 
+@settings(deadline=None)
 @given(NAMES)
 def test_path_gives_the_name_back(name: str) -> None:
     assert mcp_name(mcp_path("github", name)) == name
 
 
+@settings(deadline=None)
 @given(NAMES, NAMES)
 def test_two_names_have_two_paths(one: str, other: str) -> None:
     """Also two that look alike: nothing is normalised."""

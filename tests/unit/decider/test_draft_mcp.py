@@ -202,7 +202,7 @@ TOOLS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30, deadline=None)
 @given(TOOLS)
 def test_draft_of_any_list_builds_and_lints_without_errors(tmp_path_factory: Any, tools: list[Any]) -> None:
     path = tmp_path_factory.mktemp("draft")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decider.catalog.guess import guess_tool
@@ -80,6 +80,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=80), ANYTHING, ANYTHING)
 def test_more_evidence_never_lowers_a_known_verb(name: str, text: str, schema: Any, hints: Any) -> None:
     known = guess_tool(f"delete_{name}", description=text, schema=schema, annotations=hints)
