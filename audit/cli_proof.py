@@ -34,6 +34,7 @@ def _keyset(
     return keys
 
 
+FOREVER = "2100-01-01T00:00:00"
 UNSIGNED = "nobody signs ledger rows, and they were not compared with JetStream: name --nats and --nats-user"
 KeysDir = Annotated[
     Path | None, typer.Option(envvar="LICET_KEYS_DIR", help="Has keyset.signed and root.pub.")
@@ -156,6 +157,7 @@ def export_(
     out: Annotated[Path, typer.Option(help="File to write; must not exist.")],
     task: Annotated[str, typer.Option(help="Events of this task.")] = "",
     since: Annotated[str, typer.Option(help="Events stored since, such as 2026-11-29T20:00:00.")] = "",
+    until: Annotated[str, typer.Option(help="With --since: events stored before.")] = "",
     only_anchors: Annotated[
         bool, typer.Option("--anchors", help="Only the last checkpoint of each run.")
     ] = False,
@@ -173,12 +175,15 @@ def export_(
     from audit import export
     from audit.settings import StoreSettings
 
-    if keys_dir is None or (bool(task) + bool(since) + only_anchors) != 1:
-        raise fail("name --keys-dir, and one of --task, --since, --anchors")
+    if keys_dir is None or (bool(task) + bool(since) + only_anchors) != 1 or (until and not since):
+        raise fail("name --keys-dir, and one of --task, --since (and --until), --anchors")
     condition, given = (
         ("task_id = {task:String}", {"task": task})
         if task
-        else ("js_time >= {since:DateTime64(6)}", {"since": since})
+        else (
+            "js_time >= {since:DateTime64(6)} AND js_time < {until:DateTime64(6)}",
+            {"since": since, "until": until or FOREVER},
+        )
     )
     try:
         client = read_settings(StoreSettings).store().client()
@@ -190,6 +195,7 @@ def export_(
             "exported_at_us": time.time_ns() // 1000,
             "task": task,
             "since": since,
+            "until": until,
         }
         with out.open("x", encoding="utf-8") as file:
             count = export.write(

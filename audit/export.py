@@ -32,6 +32,7 @@ _RUNS: Final = """
 SELECT source, stream, groupArray(seq) FROM events
 WHERE length(stream) = 32 AND {condition} GROUP BY source, stream ORDER BY source, stream
 """
+_REVOKED: Final = "kind = 'key.revoked'"
 _NEXT: Final = """
 SELECT min(seq) FROM events
 WHERE source = {source:String} AND stream = {stream:String} AND seq >= {seq:UInt64}
@@ -74,8 +75,11 @@ def scope_rows(client: Any, condition: str, parameters: Mapping[str, Any]) -> li
 
     What deciders recorded of revoked keys comes along: the file must show what was signed too late.
     """
-    condition = f"({condition} OR kind = 'key.revoked')"
     found = {_key(row): row for row in rows(client, condition, parameters)}
+    if not found:
+        return []
+    found.update((_key(row), row) for row in rows(client, _REVOKED))
+    condition = f"({condition} OR {_REVOKED})"
     runs = client.query(_RUNS.replace("{condition}", condition), parameters=dict(parameters)).result_rows
     for source, stream, numbers in runs:
         for first, last in _stretches(client, source, stream, sorted(numbers)):

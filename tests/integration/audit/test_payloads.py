@@ -181,10 +181,25 @@ def test_shredding_ends_the_payloads_and_leaves_a_record_that_verifies(
     scope = Scope(House("dev", "licet.local", tenant.keys), Trust(tenant.keys), time.time_ns() // 1000)
     report = verify_store(store.client, scope)
     assert (report.problems, report.runs) == ([], 1)
+    exported_window_verifies_offline(store, tenant, tmp_path)
     again = licet(store, "shred", "t1", "--payload-keys", str(tenant.private), "--yes", **given)
     assert (again.exit_code, "no private key" in again.stderr) == (1, True)
     other = licet(store, "shred", "t3", "--payload-keys", str(tenant.private), "--yes", **given)
     assert (other.exit_code, "no payload key of tenant `t3`" in other.stderr) == (1, True)
+
+
+def exported_window_verifies_offline(store: Any, tenant: Tenant, directory: Path) -> None:
+    given = {"LICET_KEYS_DIR": str(tenant.keys_dir)}
+    window = directory / "window.jsonl"
+    ago, ahead = ("2026-01-01T00:00:00", "2099-01-01T00:00:00")
+    done = licet(store, "export", "--since", ago, "--until", ahead, "--out", str(window), **given)
+    assert done.exit_code == 0, done.output
+    root = str(tenant.keys_dir / "root.pub")
+    proved = licet(store, "verify", "--bundle", str(window), "--root-key", root, "--json")
+    assert (proved.exit_code, json.loads(proved.stdout)["sound"]) == (0, True), proved.output
+    early = ("export", "--since", "2025-01-01T00:00:00", "--until", ago, "--out", str(directory / "none"))
+    for words in (early, ("export", "--until", ahead, "--task", "t", "--out", str(directory / "none"))):
+        assert licet(store, *words, **given).exit_code == 1
 
 
 def test_without_its_record_no_key_is_destroyed(store: Any, nats: Any, tmp_path: Path) -> None:
