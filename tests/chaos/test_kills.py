@@ -23,7 +23,7 @@ from tests.worlds.chaos import (
     violations,
 )
 
-SECONDS = 30
+SECONDS = 20
 ORDERS = 6_000
 """As many as a machine that is so busy that the kills take five minutes may use."""
 SHOWN = 100

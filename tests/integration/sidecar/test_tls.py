@@ -187,3 +187,29 @@ async def test_a_certificate_that_cannot_be_read_leaves_the_one_before(house: Ho
     agent = house.authority.issue("agent", AGENT)
     house.files.key.rename(house.files.key.with_suffix(".gone"))
     assert await house.call(*agent, house.permit()) == "passed"
+
+
+async def test_half_replaced_files_leave_the_ones_before_until_the_other_half_came(house: House) -> None:
+    agent = house.authority.issue("agent", AGENT)
+    certificate, key = house.authority.issue("renewed", SIDECAR, dns=("localhost",))
+    renewed = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    shown = [await asyncio.to_thread(shown_to, house, agent)]
+    certificate.replace(house.files.certificate)
+    assert await house.call(*agent, house.permit()) == "passed"
+    shown.append(await asyncio.to_thread(shown_to, house, agent))
+    key.replace(house.files.key)
+    assert await house.call(*agent, house.permit()) == "passed"
+    shown.append(await asyncio.to_thread(shown_to, house, agent))
+    assert [one == renewed for one in shown] == [False, False, True]
+
+
+def shown_to(house: House, agent: tuple[Path, Path]) -> bytes | None:
+    """The certificate that the door shows."""
+    context = ssl.create_default_context(cafile=str(house.authority.file))
+    context.load_cert_chain(*agent)
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection(("127.0.0.1", house.port)) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as tls,
+    ):
+        return tls.getpeercert(binary_form=True)
