@@ -75,6 +75,7 @@ lint-protos: $(DEV_STAMP)
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/python scripts/proto --check
 	$(BIN)/python -m examples.refund.generate --check
+	$(BIN)/python -m examples.packs.generate --check
 	scripts/breaking
 
 lint-charts: $(DEV_STAMP) ## judge charts and images by checkov, in an environment of its own
@@ -94,9 +95,10 @@ soak: $(DEV_STAMP) ## the tests that run for minutes
 bench: $(DEV_STAMP) ## measure; raw results in bench/results
 	@$(BIN)/python -m bench $(ARGS)
 
-proto: $(DEV_STAMP) ## generate licet/v1 from proto/, and the example's code and descriptors
+proto: $(DEV_STAMP) ## generate licet/v1 from proto/, and the examples' code and descriptors
 	@$(BIN)/python scripts/proto
 	@$(BIN)/python -m examples.refund.generate
+	@$(BIN)/python -m examples.packs.generate
 
 docs: $(DEV_STAMP) ## write the pages of docs/ that come from the code
 	@for script in scripts/reference.py scripts/refusals.py scripts/telemetry.py; do $(BIN)/python $$script; done

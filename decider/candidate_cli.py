@@ -90,17 +90,24 @@ def policy_replay(
 @policy_app.command("new")
 def policy_new(
     directory: Annotated[Path, typer.Argument(help="where bundle.yaml and the rules go")],
+    pack: Annotated[
+        str | None, typer.Option(help="start from this pack's policy, such as day-one, in a new directory")
+    ] = None,
 ) -> None:
     """Write a first bundle that denies everything, with a schema from the catalog beside it, if there is one.
 
     Existing files stay as they are. Then: write rules, `licet policy lint`, `test`, `build`, `activate`.
+
+    Example:
+        licet policy new --pack day-one policy
     """
     from decider.new_policy import new_policy
+    from decider.packs import PackError, copy_pack
     from decider.source import SourceError
 
     try:
-        written = new_policy(directory)
-    except (SourceError, OSError) as error:
+        written = copy_pack(pack, directory) if pack is not None else new_policy(directory)
+    except (SourceError, PackError, OSError) as error:
         fail(error)
     for path in written:
         typer.echo(f"{path}: written", err=True)

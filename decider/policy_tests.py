@@ -73,8 +73,10 @@ def _test(name: str, section: Section) -> PolicyTest:
     kind = resource.partition(":")[0]
     context = dict(SAMPLE_CONTEXT)
     for key, value in section.values("context").items():
-        if key == "risk_flags" and isinstance(value, tuple) and all(isinstance(v, str) for v in value):
-            context[key] = tuple(str(flag) for flag in value)
+        if isinstance(value, tuple) and isinstance(SAMPLE_CONTEXT.get(key), tuple):
+            if not all(isinstance(word, str) for word in value):
+                section.refuse("context", f"`{key}` is a list of texts")
+            context[key] = tuple(str(word) for word in value)
         elif type(value) is not type(SAMPLE_CONTEXT.get(key)):
             section.refuse("context", f"`{key}` is not known, or of another type")
         elif isinstance(value, str | int):

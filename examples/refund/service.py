@@ -16,10 +16,8 @@ at every start, and refuses a ledger that has ever been guarded.
 """
 
 import argparse
-import json
 import logging
 import os
-import signal
 import sqlite3
 import sys
 import threading
@@ -29,24 +27,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from examples.refund.fin.v1 import finance_pb2, finance_pb2_grpc
 from examples.refund.orders import FIRST_ORDERS, UnknownOrder, open_book, read_order, refund, seed
 from examples.refund.spans import ToolSpans
 from examples.refund.ungated import LooseStep, require_unguarded
-from licet import metadata, telemetry
+from examples.tool_process import CallsFile, bind_socket, read_anchor, run
+from licet import telemetry
 from licet.guard import Anchor, Guard, GuardedMethod, Spend, SqliteLedger, serve
 from licet.guard.ledger import LedgerUnavailable
-from licet.identity import TRUST_DOMAIN_DEV, audience_of
-from licet.keyfile import KeyFileError, read_public, read_secret, read_signed
+from licet.keyfile import KeyFileError
 from licet.log import configure_logging, log
 from licet.tracing import configure
-from licet.v1 import decision_pb2, statement_pb2
 
 THREADS = 16
-STOP_S = 3.0
-MAX_SOCKET_BYTES = 107  # sun_path of Linux, less its end
 REFUND = "/fin.v1.Finance/IssueRefund"
 POLICY_TEXT = (
     "Refunds are paid only for orders whose refund_allowed is true.",
@@ -63,7 +57,7 @@ class Finance(finance_pb2_grpc.FinanceServicer):
     """The handlers, with or without a gate: only how a refund is run differs."""
 
     def __init__(
-        self, book: sqlite3.Connection, refunds: Refunds, calls: "CallsFile", spans: ToolSpans
+        self, book: sqlite3.Connection, refunds: Refunds, calls: CallsFile, spans: ToolSpans
     ) -> None:
         self._book, self._refunds, self._calls, self._spans = book, refunds, calls, spans
         self._reading = threading.Lock()
@@ -100,33 +94,6 @@ class Finance(finance_pb2_grpc.FinanceServicer):
             return finance_pb2.SearchPolicyResponse(passages=found or POLICY_TEXT)
 
 
-class CallsFile:
-    """The tool's own count of calls: one line each, before any work, whatever comes of it."""
-
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
-
-    def note(self, method: str, context: grpc.ServicerContext) -> None:
-        """Write method, attempt and the spend id that the permit claims; nothing is verified here."""
-        if self._file < 0:
-            return
-        sent = dict(context.invocation_metadata())
-        line = {
-            "method": method,
-            "attempt": sent.get(metadata.ATTEMPT, ""),
-            "spend_id": _claimed_spend_id(sent.get(metadata.PERMIT, b"")),
-        }
-        os.write(self._file, json.dumps(line).encode() + b"\n")  # one write with O_APPEND: lines never mix
-
-
-def _claimed_spend_id(permit: str | bytes) -> str:
-    try:
-        signed = statement_pb2.Signed.FromString(permit if isinstance(permit, bytes) else b"")
-        return decision_pb2.Decision.FromString(signed.payload).spend_id
-    except DecodeError:
-        return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the environment says.
@@ -143,21 +110,11 @@ class Settings:
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Settings":
         """Read everything that the gated tool needs."""
-        environment = environ.get("LICET_ENVIRONMENT", "dev")
-        trust_domain = environ.get("LICET_TRUST_DOMAIN", TRUST_DOMAIN_DEV)
-        anchor = Anchor(
-            environment=environment,
-            audience=audience_of(trust_domain, environment, environ.get("LICET_TOOL", "finance")),
-            root_public_key=read_public(Path(environ["LICET_ROOT_KEY_FILE"])),
-            catalog=read_signed(Path(environ["LICET_CATALOG"])),
-            tool_key=read_secret(Path(environ["LICET_TOOL_KEY_FILE"])),
-            generation=int(environ.get("LICET_GENERATION", "1")),
-        )
         return cls(
             Path(environ["REFUND_LEDGER"]),
             environ.get("LICET_TOOL_CALLS_FILE", ""),
             Path(environ["LICET_TOOL_SOCKET"]),
-            anchor,
+            read_anchor(environ, "finance"),
             environ.get("LICET_OTLP_ENDPOINT", ""),
         )
 
@@ -183,7 +140,7 @@ def gated(settings: Settings) -> grpc.Server:
 
     server = _server(Finance(book, refunds, CallsFile(settings.calls_file), ToolSpans(tracing)))
     serve(guard, server)
-    _bind_socket(server, settings.socket)
+    bind_socket(server, settings.socket)
     return server
 
 
@@ -223,27 +180,6 @@ def _server(finance: Finance) -> grpc.Server:
     return server
 
 
-def _bind_socket(server: grpc.Server, path: Path) -> None:
-    """Bind with mode 0660: owner and group (the sidecar's) only. Raises ValueError, RuntimeError."""
-    if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
-        raise ValueError(f"the path of the socket is longer than {MAX_SOCKET_BYTES} bytes: `{path}`")
-    path.unlink(missing_ok=True)
-    mask = os.umask(0o117)
-    try:
-        server.add_insecure_port(f"unix:{path}")
-    finally:
-        os.umask(mask)
-
-
-def _run(server: grpc.Server) -> None:
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    server.start()
-    stopping.wait()
-    server.stop(STOP_S).wait()
-
-
 def main() -> int:
     """Serve until SIGTERM; returns 2 when the settings are wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -264,7 +200,7 @@ def main() -> int:
     except (KeyFileError, ValueError, sqlite3.Error, LedgerUnavailable, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 2
-    _run(server)
+    run(server)
     return 0
 
 

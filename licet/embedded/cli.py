@@ -22,6 +22,7 @@ from licet.embedded.trace_tree import render
 from licet.identity import TRUST_DOMAIN_DEV
 
 EXAMPLE: Final = Path("examples") / "refund"
+PACKS: Final = Path("examples") / "packs"
 DATA: Final = Path(".licet")
 
 trace: Final = typer.Typer(
@@ -82,6 +83,12 @@ def up(
 
 def demo(
     project: ProjectOption = None,
+    pack: Annotated[
+        str | None,
+        typer.Option(
+            help="Play the story of a pack of a checkout: support, sales-research, coding, finance."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of tables.")
     ] = False,
@@ -89,10 +96,11 @@ def demo(
 ) -> None:
     """Play the failure ungated, then gated, then every case with its three evidences.
 
-    Ends with status 1 when any case is not as expected.
+    With --pack: three lawful calls, three that are stopped, one that is held and then approved.
+    Ends with status 1 when anything is not as expected.
     """
     try:
-        found = read_project(find_project(project))
+        found = read_project(find_project(project) if pack is None else find_pack(pack))
     except ProjectError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
@@ -176,6 +184,20 @@ def find_project(given: Path | None) -> Path:
     checkout = Path(licet.__file__).resolve().parent.parent
     candidates = (Path.cwd(), Path.cwd() / EXAMPLE, checkout / EXAMPLE)
     return next((one for one in candidates if (one / FILE).is_file()), Path.cwd())
+
+
+def find_pack(name: str) -> Path:
+    """Return the project directory of a pack, here or in a source checkout. Raises ProjectError."""
+    checkout = Path(licet.__file__).resolve().parent.parent
+    roots = (Path.cwd() / PACKS, checkout / PACKS)
+    found = next((root / name for root in roots if (root / name / FILE).is_file()), None)
+    if found is None or found.parent not in roots:
+        names = sorted({one.parent.name for root in roots for one in root.glob(f"*/{FILE}")})
+        known = (
+            f"known: {', '.join(names)}" if names else f"`{PACKS}` is part of a source checkout: run there"
+        )
+        raise ProjectError(f"there is no pack `{name}` with a story; {known}")
+    return found
 
 
 def _how_to(addresses: dict[str, object], layout: DataLayout) -> str:

@@ -102,6 +102,11 @@ class Case:
     """Why it could not be played to its end."""
 
     @property
+    def attacked(self) -> bool:
+        """Whether any of it is an attack: what is lawful in it is then a twin."""
+        return not all(attempt.lawful for attempt in self.attempts)
+
+    @property
     def right(self) -> bool:
         """Whether it was played to its end and every attempt is as expected."""
         return not self.broke and bool(self.attempts) and all(attempt.right for attempt in self.attempts)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from audit.evidence import NoEvidenceError, read, rows_of_steps
 from examples.refund.demo.attempt import Attempt, Case
-from examples.refund.demo.house import House
+from examples.refund.demo.stand import Stand
 from examples.refund.demo.wire import Step
 
 WAIT_S: Final = 60.0
@@ -23,7 +23,7 @@ MANY: Final = 8
 Row = Mapping[str, Any]
 
 
-def read_all(house: House, cases: Iterable[Case], shown: Callable[[Case], None] = lambda _: None) -> None:
+def read_all(house: Stand, cases: Iterable[Case], shown: Callable[[Case], None] = lambda _: None) -> None:
     """Read the evidence of every case, in order; `shown` is told each case that has all of its evidence."""
     for case in cases:
         end = time.monotonic() + WAIT_S
@@ -37,7 +37,7 @@ def read_all(house: House, cases: Iterable[Case], shown: Callable[[Case], None] 
         shown(case)
 
 
-def read_one(house: House, attempt: Attempt) -> None:
+def read_one(house: Stand, attempt: Attempt) -> None:
     """Read what the stores have of one attempt now."""
     seen = attempt.seen
     rows, findings = _rows(house, attempt.steps)
@@ -55,7 +55,7 @@ def event_name(row: Row) -> str:
     return f"{kind} {said}".strip()
 
 
-def _rows(house: House, steps: Sequence[Step]) -> tuple[list[Row], list[str]]:
+def _rows(house: Stand, steps: Sequence[Step]) -> tuple[list[Row], list[str]]:
     if len(steps) >= MANY:
         return _rows_of_many(house, steps)
     rows: list[Row] = []
@@ -72,7 +72,7 @@ def _rows(house: House, steps: Sequence[Step]) -> tuple[list[Row], list[str]]:
     return rows, findings
 
 
-def _rows_of_many(house: House, steps: Sequence[Step]) -> tuple[list[Row], list[str]]:
+def _rows_of_many(house: Stand, steps: Sequence[Step]) -> tuple[list[Row], list[str]]:
     """Read steps by their spend ids; the finding of each is the last that the reconciler raised."""
     ids = [asked.decision.spend_id for step in steps for asked in step.asked]
     rows = rows_of_steps(house.store, ids, [])
@@ -80,7 +80,7 @@ def _rows_of_many(house: House, steps: Sequence[Step]) -> tuple[list[Row], list[
     return rows, [raised.get(spend_id, "none yet") for spend_id in ids]
 
 
-def spans_of(house: House, steps: Iterable[Step]) -> frozenset[str]:
+def spans_of(house: Stand, steps: Iterable[Step]) -> frozenset[str]:
     """Return the names that occur in every one of the steps' traces."""
     traces = house.stack.traces
     if traces is None:
@@ -89,7 +89,7 @@ def spans_of(house: House, steps: Iterable[Step]) -> frozenset[str]:
     return frozenset.intersection(*names) if names else frozenset()
 
 
-def wait_for_spans(house: House, trace_id: str) -> None:
+def wait_for_spans(house: Stand, trace_id: str) -> None:
     """Wait until no more spans of a trace come: each process sends its own within half a second."""
     traces = house.stack.traces
     if traces is None:

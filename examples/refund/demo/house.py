@@ -6,12 +6,9 @@ own count, the evidence in ClickHouse. Nothing is told by the part that is being
 
 import asyncio
 import itertools
-import os
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,21 +16,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final
 
 import grpc
 
-from audit.store import StoreAddress
 from decider.activate import Activation, activate
 from decider.bundle import read_bundle_source
-from examples.refund.demo.wire import GET_ORDER, OK, REFUND, Wire
+from examples.refund.demo.stand import Stand
+from examples.refund.demo.wire import GET_ORDER, OK, REFUND
 from examples.refund.fin.v1.finance_pb2 import Amount, GetOrderRequest, IssueRefundRequest
-from licet import tracing
 from licet.embedded.nats_accounts import SETUP
 from licet.embedded.process import stop_together
 from licet.embedded.project import ToolCommand, read_project
 from licet.embedded.stack import Stack
-from licet.identity import agent_id
 from licet.keyfile import read_signing_key
 from licet.statement import PayloadType
 
@@ -45,11 +40,9 @@ TASK: Final = "task_789"
 SHORT_TASK: Final = "task_short"
 REPLICAS: Final = 2
 ORDERS: Final = 400
-WAIT_S: Final = 60.0
-POLL_S: Final = 0.05
 
 
-class House:
+class House(Stand):
     """A running stack and what the cases need of it.
 
     Args:
@@ -74,45 +67,16 @@ class House:
         project = read_project(PROJECT)
         tools = tuple(_with_orders(tool, orders) for tool in project.tools)
         project = replace(project, policy=self.policy, tools=tools)
-        self.stack = Stack(
-            self.directory / "data", project, replicas=REPLICAS, nats_servers=nats_servers, progress=progress
-        )
+        data = self.directory / "data"
+        stack = Stack(data, project, replicas=REPLICAS, nats_servers=nats_servers, progress=progress)
+        super().__init__(stack, AGENT)
         self._numbers = itertools.count(1)
-        self._calls = itertools.count(1)
-
-    def __enter__(self) -> Self:
-        self.stack.start()
-        try:
-            self._connect()
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.wire.close()
-        self.tracing.shutdown()
-        self.store.close()
-        self.stack.close()
-
-    def _connect(self) -> None:
-        environment = self.stack.project.environment
-        self.tracing = tracing.configure("agent", self.stack.otlp_endpoint)
-        sidecars = [self.stack.sidecar(TOOL, replica) for replica in range(REPLICAS)]
-        self.identity = agent_id("licet.local", environment, AGENT)
-        self.wire = Wire(self.stack.decider, sidecars, self.identity, self.tracing)
-        address = StoreAddress(self.stack.clickhouse_url, password_file=self.stack.layout.clickhouse_password)
-        self.store: Any = address.client()
 
     # --- names nobody used yet ---
 
     def order(self) -> str:
         """Return an order of 50.00 USD that may be refunded and that no case touched."""
         return f"B{next(self._numbers):04}"
-
-    def call_id(self) -> str:
-        """Return the id of a step that nobody took yet."""
-        return f"call_{next(self._calls)}"
 
     # --- what is really there ---
 
@@ -138,14 +102,6 @@ class House:
                 yield
             finally:
                 connection.execute("ROLLBACK")
-
-    def verify(self) -> tuple[bool, str]:
-        """Run `licet audit verify` on the store; return whether it is sound, and its last line."""
-        command = [sys.executable, "-m", "licet", "audit", "verify"]
-        environment = {**os.environ, **self.stack.audit_environment()}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
-        said = (done.stdout.strip() or done.stderr.strip() or "it said nothing").splitlines()
-        return done.returncode == 0, said[-1]
 
     # --- disturbances ---
 
@@ -227,14 +183,6 @@ class House:
         except grpc.RpcError:
             return False  # no decision yet
         return self.wire.present(step, REFUND, body, (asked.sent,), replica).reason == OK
-
-    def until(self, true: Callable[[], bool], what: str, within_s: float = WAIT_S) -> None:
-        """Wait until `true` returns True. Raises TimeoutError that names `what`."""
-        end = time.monotonic() + within_s
-        while not true():
-            if time.monotonic() > end:
-                raise TimeoutError(f"{what}: not within {within_s:.0f} s")
-            time.sleep(POLL_S)
 
 
 def _with_orders(tool: ToolCommand, orders: int) -> ToolCommand:

@@ -49,15 +49,15 @@ def case_lines(number: int, case: Case) -> Iterator[str]:
     """Return a case's rows: what was tried, what came of it, and its three evidences."""
     yield f"{number:>2}  {case.title}"
     for attempt in case.attempts:
-        yield from _attempt_lines(attempt)
+        yield from _attempt_lines(attempt, twin=attempt.lawful and case.attacked)
     if case.broke:
         yield f" !! it broke: {case.broke}"
 
 
-def _attempt_lines(attempt: Attempt) -> Iterator[str]:
+def _attempt_lines(attempt: Attempt, *, twin: bool) -> Iterator[str]:
     seen = attempt.seen
     replies = "+".join(_times(name, count) for name, count in sorted(Counter(seen.replies).items()))
-    kind = "twin: " if attempt.lawful else ""
+    kind = "twin: " if twin else ""
     yield (
         f" {_RIGHT[attempt.right]} {_cut(kind + attempt.label, 35):<36}{_cut(replies, 21):<22}"
         f"{seen.refund_calls:>5} {money(seen.ledger_minor):>10}  {_cut('+'.join(seen.findings), 20)}"

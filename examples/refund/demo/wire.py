@@ -45,11 +45,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A usable decision as the decider answered it. `sent`: the signed statement's bytes."""
+    """A usable decision as the decider answered it.
+
+    `sent`: the signed statement's bytes. `hold_id`: of the hold that waits, empty where none does.
+    """
 
     sent: bytes
     decision: Decision
     reason: str
+    hold_id: str = ""
 
 
 @dataclass(slots=True)
@@ -85,13 +89,22 @@ class Wire:
         for channel in (self._decider_channel, *self._sidecars):
             channel.close()
 
-    def step(self, call_id: str, task_id: str, name: str = f"{telemetry.SPAN_EXECUTE_TOOL} refund") -> Step:
-        """Begin a step with a trace of its own; `name` is its first span. Close its recording in the end."""
+    def step(
+        self,
+        call_id: str,
+        task_id: str,
+        name: str = f"{telemetry.SPAN_EXECUTE_TOOL} refund",
+        tool: str = "issue_refund",
+    ) -> Step:
+        """Begin a step with a trace of its own; `name` is its first span. Close its recording in the end.
+
+        `tool` is what the model calls the method.
+        """
         recording = self._tracing.record()
         operation = name.partition(" ")[0]
         root = recording.span(name, attributes={telemetry.GEN_AI_OPERATION_NAME: operation})
         if operation == telemetry.EXECUTE_TOOL:
-            root.set(telemetry.GEN_AI_TOOL_NAME, "issue_refund")
+            root.set(telemetry.GEN_AI_TOOL_NAME, tool)
             root.set(telemetry.GEN_AI_TOOL_CALL_ID, call_id)
         return Step(call_id, task_id, recording, root)
 
@@ -118,7 +131,7 @@ class Wire:
                 raise
             span.answered(OK)
         decision = decision_pb2.Decision.FromString(answer.signed.payload)
-        asked = Asked(canonical(answer.signed), decision, answer.refusal.reason)
+        asked = Asked(canonical(answer.signed), decision, answer.refusal.reason, answer.hold.hold_id)
         step.asked.append(asked)
         return asked
 

@@ -1,0 +1,1 @@
+"""The story of a pack, played on the embedded stack."""
