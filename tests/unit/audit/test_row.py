@@ -115,7 +115,14 @@ SPEAKERS = {
     "audit": ("licet.audit.dev.audit.reconciler", "spiffe://licet.local/dev/reconciler"),
     "operator": ("licet.audit.dev.operator.ana", "spiffe://licet.local/dev/operator/ana"),
 }
-OWNERS = {"decision": {"decider"}, "door": {"sidecar"}, "finding": {"audit"}, "spend": set(), "ledger": set()}
+OWNERS = {
+    "decision": {"decider"},
+    "door": {"sidecar"},
+    "finding": {"audit"},
+    "key": {"decider", "audit"},
+    "spend": set(),
+    "ledger": set(),
+}
 
 
 @pytest.mark.parametrize("kind", [str(kind) for kind in EventKind])
