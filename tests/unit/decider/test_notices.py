@@ -69,7 +69,8 @@ class Receiver:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def hook(self, **changes: Any) -> Hook:
-        endpoint = Endpoint(f"https://127.0.0.1:{self._server.server_port}/licet", self.ca_file)
+        url = f"https://127.0.0.1:{self._server.server_port}/licet"
+        endpoint = Endpoint(url, self.ca_file, timeout_s=60.0)
         return Hook(**({"name": "desk", "endpoint": endpoint, "scheme": "hmac", "secret": SECRET} | changes))
 
     def close(self) -> None:

@@ -212,7 +212,7 @@ class Pages:
         self.url = f"https://127.0.0.1:{self._server.server_port}/keys"
 
     def source(self, **changes: Any) -> UrlSource:
-        return UrlSource(self.url, self.ca_file, **changes)
+        return UrlSource(self.url, self.ca_file, **({"timeout_s": 60.0} | changes))
 
     def close(self) -> None:
         self._server.shutdown()
@@ -229,7 +229,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
 def test_key_set_is_fetched_over_verified_tls_only(pages: Pages) -> None:
     assert read_jwks(asyncio.run(pages.source().read())).keys() == set(KEYS)
     with pytest.raises(KeysError, match="SSLCertVerificationError"):
-        asyncio.run(UrlSource(pages.url).read())
+        asyncio.run(UrlSource(pages.url, timeout_s=60.0).read())
 
 
 def test_redirect_is_not_followed_not_even_to_https(pages: Pages) -> None:
