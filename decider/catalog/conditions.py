@@ -3,11 +3,14 @@
 What a checker would refuse to compile, read in another way or compare by a float is left out and said.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from licet.call.json_text import MAX_INTEGER
+from licet.call.plan import CatalogError
+from licet.call.schema import compile_schema
 
 _NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _COUNTS: Final = ("minLength", "maxLength", "minItems", "maxItems")
@@ -77,11 +80,11 @@ def _beyond(value: Any) -> bool:
 
 
 def _compiles(pattern: str) -> bool:
-    from jsonschema_rs import Draft202012Validator, RegexOptions
-
+    text = {"type": "string", "pattern": pattern}
+    schema = {"type": "object", "properties": {"text": text}, "additionalProperties": False}
     try:
-        Draft202012Validator({"pattern": pattern}, pattern_options=RegexOptions())
-    except ValueError:
+        compile_schema(json.dumps(schema))
+    except CatalogError:
         return False
     return True
 
