@@ -16,6 +16,7 @@ from decider.budgets.budget import RULE_PREFIX, Budget
 from decider.budgets.source import load_budgets, read_budgets
 from decider.cedar import RuleSet
 from decider.egress import Allowed, is_flag
+from decider.entities.source import read_entities
 from decider.loop_source import load_loops, read_loops
 from decider.loops import LoopLimits
 from decider.rules import RulesError
@@ -85,7 +86,8 @@ class LoadedBundle:
 def read_bundle_source(directory: Path, *, environment: str) -> bytes:
     """Return the serialised `Bundle` of a directory. Raises `SourceError` with every fault.
 
-    Reads `bundle.yaml`, `rules.cedar` and `schema.cedarschema`; other files are none of its business.
+    Reads `bundle.yaml`, `rules.cedar`, `schema.cedarschema` and, where there is one, `entities.yaml`; other
+    files are none of its business.
     """
     top, faults = read(directory / MANIFEST)
     bundle = bundle_pb2.Bundle(
@@ -105,6 +107,11 @@ def read_bundle_source(directory: Path, *, environment: str) -> bytes:
     _read_limits(top, bundle)
     read_waiver(top, bundle)
     top.close()
+    entities = read_entities(directory)
+    entities.check(bundle.schema)
+    if entities.faults is not None:
+        entities.faults.raise_any()
+    bundle.entities_json = entities.text
     _check_rules(bundle, directory, notes, faults)
     faults.raise_any()
     return canonical(bundle)
@@ -166,7 +173,7 @@ def _expected(bundle: bundle_pb2.Bundle) -> Mapping[str, Allowed]:
 
 def _check_rules(bundle: bundle_pb2.Bundle, directory: Path, notes: Section | None, faults: Faults) -> None:
     try:
-        rules = RuleSet(bundle.rules, bundle.schema)
+        rules = RuleSet(bundle.rules, bundle.schema, bundle.entities_json)
     except RulesError as error:
         name = str(directory / RULES)
         raise SourceError((*faults.found, *(Fault(name, 0, "", fault) for fault in error.faults))) from error
@@ -233,10 +240,8 @@ def load_bundle(payload: bytes) -> LoadedBundle:
     waiver = load_waiver(bundle)
     if isinstance(waiver, str):
         raise BundleError(waiver)
-    if bundle.entities_json:
-        raise BundleError("entities beyond the call's own are not supported")
     try:
-        rules = RuleSet(bundle.rules, bundle.schema)
+        rules = RuleSet(bundle.rules, bundle.schema, bundle.entities_json)
     except RulesError as error:
         raise BundleError(str(error)) from error
     known = _notable(bundle, rules)

@@ -19,6 +19,7 @@ import cedarpy
 import orjson
 from cedarpy import pst
 
+from decider.entities.known import KnownEntities
 from decider.rules import Rule, RulesError, one_line, parse_rules
 from licet.hold import Requirement
 
@@ -124,15 +125,19 @@ class Slice:
 
 
 class RuleSet:
-    """A bundle's rules, parsed once. Raises `RulesError` where rules and schema do not fit together."""
+    """A bundle's rules, parsed once. Raises `RulesError` where rules, schema and entities do not fit.
 
-    def __init__(self, rules: str, schema: str) -> None:
+    `entities_json`: what `decider.entities.known` reads; empty: the call's own resource is all there is.
+    """
+
+    def __init__(self, rules: str, schema: str, entities_json: str = "") -> None:
         self.rules = parse_rules(rules)
         try:
             self._schema = cedarpy.Schema.from_str(schema)
         except ValueError as error:
             raise RulesError((f"the schema is no Cedar schema: {one_line(error)}",)) from error
         self._validate(rules)
+        self.entities = KnownEntities(entities_json, self._schema)
         self._waiting = {
             rule.rule_id: rule.requirement for rule in self.rules if rule.requirement is not None
         }
@@ -190,9 +195,8 @@ class RuleSet:
 
     def _evaluate(self, call: RuleCall, lifted: frozenset[str], *, modify: bool) -> Evaluation:
         slice_ = self._slice(call.operation)
-        uid = {"type": call.resource_type, "id": call.resource}
-        entity = {"uid": uid, "attrs": self._known(call, "resource", call.attributes), "parents": []}
-        entities = cedarpy.Entities.from_json_str(orjson.dumps([entity]).decode(), self._schema)
+        attributes = self._known(call, "resource", call.attributes)
+        entities = self.entities.with_resource((call.resource_type, call.resource), attributes)
         context = orjson.dumps(self._known(call, "context", call.context)).decode()
         request = {**_request(call), "context": context}
         answer = self._ask(request, slice_.full, entities)

@@ -24,7 +24,10 @@ def misfits(source: ToolSource, descriptors: Descriptors, rules: RuleSet) -> tup
             operation=method.operation,
             resource_type=resource_type_of(method),
             resource=method.resource,
-            attributes=sample_facts(method, descriptors),
+            attributes={
+                **rules.entities.sample(resource_type_of(method)),
+                **sample_facts(method, descriptors),
+            },
             context=SAMPLE_CONTEXT,
         )
         evaluation = rules.evaluate(call)

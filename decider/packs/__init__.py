@@ -10,6 +10,7 @@ TEXTS: Final = (
     "bundle.yaml",
     "rules.cedar",
     "schema.cedarschema",
+    "entities.yaml",
     "tests.yaml",
     "tools.yaml",
     "tasks.yaml",
