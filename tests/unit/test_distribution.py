@@ -76,6 +76,13 @@ def test_every_import_package_ships_its_types(wheel: zipfile.ZipFile) -> None:
     assert {f"{name}/py.typed" for name in PROJECT["import-names"]} <= set(wheel.namelist())
 
 
+def test_wheel_has_the_policy_of_every_pack(wheel: zipfile.ZipFile) -> None:
+    policies = sorted((ROOT / "examples" / "packs").glob("*/policy/*"))
+    expected = {f"decider/packs/{path.parent.parent.name}/{path.name}" for path in policies}
+    assert expected
+    assert expected <= set(wheel.namelist())
+
+
 def test_no_index_accepts_an_upload(metadata: Message) -> None:
     assert "Private :: Do Not Upload" in metadata.get_all("Classifier", [])
 
