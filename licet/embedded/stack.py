@@ -31,12 +31,15 @@ from licet.embedded.process import Process, StartError, accepts_tcp, answers_htt
 from licet.embedded.project import Project, ToolCommand
 from licet.embedded.trace_store import TraceStore
 from licet.identity import TRUST_DOMAIN_DEV
-from licet.streams import EMBEDDED_SIZES, StreamsError, apply_streams, connect
+from licet.streams import EMBEDDED_SIZES, Connection, StoreRefused, StreamsError, apply_streams, connect
 
 SOCKET_MODE_DIRECTORY: Final = 0o750
 LICET: Final = (sys.executable, "-m", "licet")
 MAX_SOCKET_PATH: Final = 107
 """Bytes of a Unix socket's path on Linux (unix(7), sun_path without its zero byte)."""
+
+NO_PEERS: Final = 10005  # the server's number for: no suitable peers for placement
+PEERS_S: Final = 60.0  # how long the servers of a cluster may take to find one another
 
 AUDIT_PARTS: Final = frozenset({"writer", "reconciler"})
 """What needs the store's schema before it starts."""
@@ -309,7 +312,7 @@ class Stack:
         connection = await connect(self.nats.settings(SETUP), "setup")
         try:
             env, replicas = self.project.environment, self._nats_servers
-            await apply_streams(connection, env, replicas=replicas, sizes=EMBEDDED_SIZES)
+            await _applied(connection, env, replicas)
         finally:
             await connection.close()
 
@@ -350,6 +353,20 @@ class Stack:
         partial = self.layout.addresses.with_suffix(".partial")
         partial.write_text(json.dumps(addresses, indent=2) + "\n")
         partial.replace(self.layout.addresses)
+
+
+async def _applied(connection: Connection, environment: str, replicas: int) -> None:
+    """Make the streams; a cluster that has its leader may still be waiting for one of its servers."""
+    ends = time.monotonic() + PEERS_S
+    while True:
+        try:
+            await apply_streams(connection, environment, replicas=replicas, sizes=EMBEDDED_SIZES)
+        except StoreRefused as refused:
+            if refused.err_code != NO_PEERS or time.monotonic() > ends:
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 def _nats(directory: Path, environment: str, tools: list[str], servers: int) -> NatsServer | NatsCluster:

@@ -20,6 +20,7 @@ from tests.worlds.chaos import (
     run_load,
     settle,
     until_all_known,
+    verified,
     violations,
 )
 
@@ -43,7 +44,7 @@ def test_kills_under_load_lose_nothing_and_double_nothing(tmp_path: Path) -> Non
         records, late_s = until_all_known(house, tasks.last_end, FENCED_WITHIN_S)
         print(figures(records, load, killer, late_s))  # noqa: T201 - as above
         records = settle(house, load)
-        sound, said = house.verify()
+        sound, said = verified(house)
     assert violations(records, load) == ()
     assert open_rounds(records) == set(), f"outcomes unknown {late_s:.0f} s after the last permit's end"
     assert sound, said

@@ -18,6 +18,7 @@ from tests.worlds.chaos import (
     run_load,
     settle,
     until_all_known,
+    verified,
     violations,
 )
 
@@ -40,7 +41,7 @@ def test_minutes_of_kills_end_with_every_outcome_known(tmp_path: Path) -> None:
         records, late_s = until_all_known(house, task.last_end, FENCED_WITHIN_S)
         print(figures(records, load, killer, late_s))  # noqa: T201 - as above
         records = settle(house, load)
-        sound, said = house.verify()
+        sound, said = verified(house)
     assert violations(records, load) == ()
     assert open_rounds(records) == set(), f"outcomes unknown {late_s:.0f} s after the last permit's end"
     assert sound, said

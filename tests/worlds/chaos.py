@@ -330,6 +330,19 @@ def settle(house: House, load: Load, within_s: float = SETTLE_S) -> Records:
         time.sleep(1.0)
 
 
+def verified(house: House, within_s: float = 180.0) -> tuple[bool, str]:
+    """Run `licet audit verify` until it could read everything and found it sound, or until the deadline.
+
+    A server that still catches up may lose a reader; what is not sound stays so however often it is read.
+    """
+    end = time.monotonic() + within_s
+    while True:
+        sound, said = house.verify()
+        if sound or time.monotonic() > end:
+            return sound, said
+        time.sleep(1.0)
+
+
 def until_all_known(house: House, ends: float, within_s: float) -> tuple[Records, float]:
     """Read the records until every reserve has its outcome; the deadline counts from `ends` (Unix seconds).
 
