@@ -1,4 +1,4 @@
-"""The chaos run for five minutes, until every outcome is known: what stayed open is fenced."""
+"""The chaos run for ten minutes, until every outcome is known: what stayed open is fenced."""
 
 import licet.embedded  # noqa: F401, I001 - before grpc
 
@@ -22,9 +22,9 @@ from tests.worlds.chaos import (
     violations,
 )
 
-MINUTES = 5
+MINUTES = 10
 SECONDS = int(os.environ.get("LICET_SOAK_SECONDS", str(MINUTES * 60)))
-ORDERS = 20_000
+ORDERS = 40_000
 FENCED_WITHIN_S = 240
 """From the end of the last permit on: a fence waits 5 s more, and the reconciler needs its turns."""
 
