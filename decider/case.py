@@ -37,6 +37,7 @@ from decider.modify import EDIT_RULE, Edited, changes_of, narrowed
 from decider.notices.notice import NoticeKind, notice_of
 from decider.parts import Parts, Track
 from decider.record import KINDS, asked_fields, failure_event, verdict_event
+from decider.relations.relation import related
 from decider.rounds import Standing, standing_of
 from decider.rule_call import rule_call
 from decider.tokens.token import User
@@ -172,12 +173,15 @@ class Case:
             if standing != Standing(self.moment.round, self.moment.executed):
                 self.moment = replace(self.moment, round=standing.round, executed=standing.executed)
             self.seen = seen = await self.parts.limits.look(self._wish(envelope, in_force))
+            relations = await related(self.parts.relations, envelope, in_force)
+            if isinstance(relations, Refusal):
+                return relations
         except StreamsError as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
         mismatch = admit_facts(envelope, facts)
         if mismatch is not None:
             return deny(envelope, mismatch, in_force, self.moment)
-        call = rule_call(envelope, facts, house, seen.context)
+        call = rule_call(envelope, facts, house, {**seen.context, **relations})
         self.asked_rules = self.asked_rules or (call, frozenset())  # of a narrowed call, what was asked first
         verdict = self._ruled(envelope, facts, call, in_force, seen=seen, modify=modify)
         if isinstance(verdict, Refusal | Narrowable) or verdict.hold is None:

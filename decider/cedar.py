@@ -43,6 +43,7 @@ SAMPLE_CONTEXT: Final[Mapping[str, str | int | tuple[str, ...]]] = {
     "risk_flags": (),
     "data_classes": (),
     "results": (),
+    "relations": (),
     "session_calls": 0,
     "session_amount_minor": 0,
 }
@@ -144,6 +145,8 @@ class RuleSet:
         self._modifying = frozenset(rule.rule_id for rule in self.rules if rule.modifies)
         self._slices: dict[str, Slice] = {}
         self._declared: dict[tuple[str, str, str], dict[str, bool]] = {}
+        self.asks_relations = "relations" in str(self._schema)
+        """Whether the schema speaks of relations anywhere: one that does not need not be told any."""
         self._try_actions()
 
     def _validate(self, rules: str) -> None:

@@ -11,6 +11,7 @@ from decider.limits import Limits
 from decider.notices.announcer import Announcer
 from decider.quota import Quota
 from decider.reader import ToolReader
+from decider.relations.relation import Relations
 from decider.sealer import Sealer
 from decider.task_store import TaskStore
 from decider.tokens.issuers import Users
@@ -50,6 +51,7 @@ class Parts:
     users: Users
     sealer: Sealer
     announcer: Announcer
+    relations: Relations | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from decider.outcome import OutcomeReader
 from decider.parts import Parts
 from decider.quota import Quota
 from decider.reader import ToolReader
+from decider.relations.file import FileRelations
 from decider.sealer import Sealer
 from decider.served_watch import watching
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
@@ -234,6 +235,7 @@ class DeciderProcess:
             users=read_issuers(settings.issuers_file, monotonic_ms),
             sealer=Sealer(),
             announcer=announcer,
+            relations=FileRelations(settings.relations_file) if settings.relations_file else None,
         )
 
     def _open_tracing(self) -> tracing.Tracing:

@@ -112,6 +112,9 @@ class DeciderSettings(BaseSettings):
     delegations_dir: Path | None = Field(
         default=None, description="directory of signed delegations that tasks rest on; none: no task may"
     )
+    relations_file: Path | None = Field(
+        default=None, description="what people are to resources, relations.yaml; none: rules that ask fail"
+    )
     tools: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict, description="sidecars that facts are read through: tool=host:port,…"
     )

@@ -11,6 +11,7 @@ TEXTS: Final = (
     "rules.cedar",
     "schema.cedarschema",
     "entities.yaml",
+    "relations.yaml",
     "tests.yaml",
     "tools.yaml",
     "tasks.yaml",

@@ -79,8 +79,10 @@ class Environments:
     def decider(self) -> dict[str, str]:
         """Return what the decider is told."""
         tools = [tool.name for tool in self.project.tools]
+        relations = self.project.policy / "relations.yaml"
         return {
             **self._as_user(DECIDER),
+            **({"LICET_RELATIONS_FILE": str(relations)} if relations.is_file() else {}),
             "LICET_LISTEN": self.listen("decider"),
             "LICET_CATALOGS": ",".join(str(self.layout.catalog(tool)) for tool in tools),
             "LICET_TASKS_FILE": str(self.project.policy / "tasks.yaml"),
