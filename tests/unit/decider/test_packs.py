@@ -13,6 +13,8 @@ from decider.loops import History, Shape
 from decider.packs import PackError, copy_pack, packs
 from examples.packs.demo.story import read_story
 from licet.call import Arguments, compile_schema, read_json
+from licet.embedded.cli import find_pack
+from licet.embedded.project import ProjectError
 from licet.refusal import Reason
 
 PACKS = Path(__file__).parents[3] / "examples" / "packs"
@@ -79,6 +81,13 @@ def test_pack_of_another_name_is_refused_with_the_known_names(tmp_path: Path) ->
     with pytest.raises(PackError, match=r"no pack `\.\./support`; known: coding, day-one"):
         copy_pack("../support", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_story_is_found_by_name_alone() -> None:
+    assert find_pack("support") == PACKS / "support"
+    for name in ("day-one", "nobody", "../packs/support", "../refund", ""):
+        with pytest.raises(ProjectError, match="no pack"):
+            find_pack(name)
 
 
 # --- what day-one has beside its rules ---
