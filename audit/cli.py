@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
-from audit.cli_payloads import inputs, open_, shred
-from audit.cli_proof import export_, verify
-from audit.cli_questions import ask, evidence, ocsf, score, timeline
+from audit.asking.cli import ask, evidence, ocsf, score, timeline
 from audit.cli_settings import fail, read_settings
+from audit.proof.cli import export_, verify
+from audit.sealed.cli import inputs, open_, shred
 from licet.log import configure_logging
 
 app: Final = typer.Typer(
@@ -41,8 +41,8 @@ def front(
     user: Annotated[str, typer.Option(envvar="LICET_CLICKHOUSE_USER", help="The one user.")] = "licet",
 ) -> None:
     """Serve the embedded ClickHouse engine (chDB) over ClickHouse's HTTP interface, on loopback."""
-    from audit.engine import EngineBusyError
-    from audit.front import Account, serve
+    from audit.store.engine import EngineBusyError
+    from audit.store.front import Account, serve
 
     configure_logging("audit-front")
     host, port = _split_address(listen)
@@ -69,8 +69,8 @@ def migrate(
     """Bring the store to this program's schema. Safe to run again."""
     from clickhouse_connect.driver.exceptions import Error
 
-    from audit.migrate import Layout, MigrationError, migrate, shipped
     from audit.settings import StoreSettings
+    from audit.store.migrate import Layout, MigrationError, migrate, shipped
 
     if print_only:
         layout = Layout(cluster or "")
@@ -96,8 +96,8 @@ def write() -> None:
     from clickhouse_connect.driver.exceptions import Error
 
     from audit import run
-    from audit.migrate import MigrationError
     from audit.settings import AuditSettings
+    from audit.store.migrate import MigrationError
     from licet.streams import StreamsError
 
     settings = read_settings(AuditSettings)
@@ -118,9 +118,9 @@ def reconcile() -> None:
     from clickhouse_connect.driver.exceptions import Error
 
     from audit import run
-    from audit.ledger_reader import LedgerReaderError
-    from audit.migrate import MigrationError
+    from audit.judging.ledger_reader import LedgerReaderError
     from audit.settings import AuditSettings
+    from audit.store.migrate import MigrationError
     from licet.journal.spool import SpoolError
     from licet.keyfile import KeyFileError
     from licet.streams import StreamsError
@@ -156,9 +156,9 @@ def reread(
 
     from clickhouse_connect.driver.exceptions import Error
 
-    from audit import reread as again
     from audit import run
     from audit.settings import AuditSettings
+    from audit.writing import reread as again
     from licet.streams import StreamsError
 
     settings = read_settings(AuditSettings)
@@ -189,8 +189,8 @@ def retain(
     """Change how long rows and sealed payloads stay. What goes is gone: export or back up before."""
     from clickhouse_connect.driver.exceptions import Error
 
-    from audit import retention
     from audit.settings import StoreSettings
+    from audit.store import retention
 
     settings = read_settings(StoreSettings, retention_days=days, payload_days=payload_days)
     layout = settings.layout()
@@ -217,7 +217,7 @@ def roles(
 
     Writer (adds only), SRE (every question), reader (one tenant), auditor (everything), migrator.
     """
-    from audit.migrate import Layout, role_statements
+    from audit.store.migrate import Layout, role_statements
 
     try:
         statements = role_statements(Layout(cluster), database)

@@ -12,15 +12,15 @@ from typing import Any, Final
 from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 from clickhouse_connect.driver.exceptions import OperationalError
 
-from audit.alert import Webhook
-from audit.fence import SidecarFencer
-from audit.keyring import Keyring
-from audit.ledger_reader import LedgerCursors, read_file, read_labels
-from audit.migrate import check
-from audit.reconcile import Reconciler
+from audit.judging.alert import Webhook
+from audit.judging.fence import SidecarFencer
+from audit.judging.ledger_reader import LedgerCursors, read_file, read_labels
+from audit.judging.reconcile import Reconciler
+from audit.proof.keyring import Keyring
 from audit.settings import AuditSettings, StoreSettings
-from audit.stored import House
-from audit.writer import StreamWriter, kept_streams, streams
+from audit.store.migrate import check
+from audit.store.stored import House
+from audit.writing.writer import StreamWriter, kept_streams, streams
 from licet import metrics, telemetry, tracing
 from licet.identity import reconciler_id
 from licet.journal import Journal

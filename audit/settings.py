@@ -9,9 +9,9 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from audit.fence import CertificateFiles
-from audit.migrate import MAX_RETENTION_DAYS, PAYLOAD_DAYS, RETENTION_DAYS, Layout
-from audit.store import StoreAddress
+from audit.judging.fence import CertificateFiles
+from audit.store.client import StoreAddress
+from audit.store.migrate import MAX_RETENTION_DAYS, PAYLOAD_DAYS, RETENTION_DAYS, Layout
 from licet.identity import TRUST_DOMAIN_DEV, subject_token
 from licet.log import Level
 

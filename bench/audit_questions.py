@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from audit.ask import Question, questions
-from audit.engine import Engine, statement
-from audit.migrate import Layout, shipped, statements
+from audit.asking.ask import Question, questions
+from audit.store.engine import Engine, statement
+from audit.store.migrate import Layout, shipped, statements
 
 PART_ROWS: Final = 1_000_000
 START: Final = "2026-10-01 00:00:00"

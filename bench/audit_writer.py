@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from audit.migrate import Layout, migrate
-from audit.store import StoreAddress
+from audit.store.client import StoreAddress
+from audit.store.migrate import Layout, migrate
 from licet.embedded.nats_server import NatsServer
 from licet.event import ZERO_HASH, event_hash, uuid7
 from licet.streams import EMBEDDED_SIZES, Publisher, apply_streams, connect, subject_audit

@@ -32,7 +32,7 @@ import cedarpy
 import grpc.aio
 import orjson
 
-from decider.cedar import RuleCall, RuleSet, slice_of
+from decider.policy.cedar import RuleCall, RuleSet, slice_of
 from licet.embedded.dev_keys import make_dev_keys
 from licet.embedded.nats_server import NatsServer
 from licet.identity import TRUST_DOMAIN_DEV

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic import ValidationError
 
-from decider.candidate_cli import policy_app  # `licet policy`, with all its commands
-from decider.catalog_cli import AsJson, Environment, catalog_app, fail
-from decider.tasks_cli import tasks_app
+from decider.catalog.cli import AsJson, Environment, catalog_app, fail
+from decider.policy.candidate_cli import policy_app  # `licet policy`, with all its commands
+from decider.task.cli import tasks_app
 from licet.log import configure_logging
 
 __all__ = ["app", "catalog_app", "policy_app", "tasks_app"]

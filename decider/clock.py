@@ -4,7 +4,7 @@ import secrets
 import time
 from typing import Final
 
-from decider.parts import Clock
+from decider.decision.parts import Clock
 from licet.event import uuid7
 
 

@@ -1,7 +1,7 @@
 """Decides the requests of callers: quota before any work, one case for each, always an answer.
 
 Every way out is a `DecideResponse` (a usable decision) or a `Refusal` (none could be made: UNAVAILABLE); an
-exception of any step is the latter. The steps are in `decider.case`.
+exception of any step is the latter. The steps are in `decider.decision.case`.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ from typing import Final
 
 from opentelemetry.trace import SpanKind
 
-from decider.case import Case
-from decider.envelope import House, asked_of
-from decider.parts import Parts, Track
-from decider.record import failure_event, flood_event
-from decider.verdict import Moment
-from decider.visible import visible_methods
+from decider.decision.case import Case
+from decider.decision.envelope import House, asked_of
+from decider.decision.parts import Parts, Track
+from decider.decision.record import failure_event, flood_event
+from decider.decision.verdict import Moment
+from decider.task.visible import visible_methods
 from licet import telemetry
 from licet.call import tool_key
 from licet.flood import FloodRecord

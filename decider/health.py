@@ -11,7 +11,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from decider.configuration import Configuration
+from decider.in_force.configuration import Configuration
 
 MAX_AGE_MS: Final = 5_000
 SERVING: Final = b"\x08\x01"

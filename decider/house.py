@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from decider.delegations import read_links
-from decider.envelope import House
-from decider.served import Drift
+from decider.catalog.served import Drift
+from decider.decision.envelope import House
+from decider.delegation.delegations import read_links
 from decider.settings import DeciderSettings
-from decider.tasks import read_tasks
+from decider.task.tasks import read_tasks
 from licet.catalog import Catalog, read_catalog
 from licet.keyfile import read_signed
 from licet.keys import KeySet

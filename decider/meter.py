@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from decider.configuration import Configuration
-from decider.holds import Holds
-from decider.record import KINDS
-from decider.votes import HoldState, Tally, bench_of, tally
+from decider.approval.holds import Holds
+from decider.approval.votes import HoldState, Tally, bench_of, tally
+from decider.decision.record import KINDS
+from decider.in_force.configuration import Configuration
 from licet import telemetry
 from licet.catalog import Catalog
 from licet.journal import Journal

@@ -15,38 +15,38 @@ import grpc
 import grpc.aio
 from nats.errors import Error as NatsError
 
-from decider.approvals import Approvals
-from decider.beacon import BeaconPublisher
+from decider.approval.approvals import Approvals
+from decider.approval.expiry import ExpiryWatch
+from decider.approval.holds import Holds
 from decider.budgets.office import open_limits
+from decider.catalog.served_watch import watching
 from decider.clock import SYSTEM_CLOCK, monotonic_ms, wall_ms
-from decider.configuration import Configuration
 from decider.credentials import channel_credentials, nats_settings, server_credentials
 from decider.decider import Decider
-from decider.delegations import Registry
+from decider.decision.envelope import House
+from decider.decision.limits import Limits
+from decider.decision.outcome import OutcomeReader
+from decider.decision.parts import Parts
+from decider.decision.reader import ToolReader
+from decider.decision.sealer import Sealer
+from decider.delegation.delegations import Registry
 from decider.egress import packaged
-from decider.envelope import House
-from decider.expiry import ExpiryWatch
-from decider.floor import Floor, FloorDamaged
 from decider.health import Health
-from decider.holds import Holds
 from decider.house import read_delegations, read_house
-from decider.in_force import InForce
-from decider.limits import Limits
+from decider.in_force.beacon import BeaconPublisher
+from decider.in_force.configuration import Configuration
+from decider.in_force.floor import Floor, FloorDamaged
+from decider.in_force.in_force import InForce
 from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.notices.announcer import Announcer
 from decider.notices.webhook import Webhook, read_hooks
-from decider.outcome import OutcomeReader
-from decider.parts import Parts
 from decider.quota import Quota
-from decider.reader import ToolReader
 from decider.relations.file import FileRelations
-from decider.sealer import Sealer
-from decider.served_watch import watching
 from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
 from decider.source import SourceError
-from decider.task_service import TaskRegistry, TaskService
-from decider.task_store import TaskStore
+from decider.task.task_service import TaskRegistry, TaskService
+from decider.task.task_store import TaskStore
 from decider.telling import tell, telling
 from decider.tokens.issuers import read_issuers
 from licet import metrics, tracing

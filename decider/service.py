@@ -14,10 +14,10 @@ import grpc
 import grpc.aio
 from grpc_status import rpc_status
 
-from decider.beacon import BeaconPublisher
 from decider.decider import Decider
+from decider.decision.outcome import OutcomeReader
+from decider.in_force.beacon import BeaconPublisher
 from decider.meter import DecisionMeter
-from decider.outcome import OutcomeReader
 from decider.peer import certified_peer, development_peer
 from decider.status import status_of
 from licet.call import MAX_REQUEST_BYTES

@@ -1,4 +1,4 @@
-"""Budgets and session totals as a limit of decisions (`decider.limits`).
+"""Budgets and session totals as a limit of decisions (`decider.decision.limits`).
 
 `look` reads, for rules that ask for it, what this task's calls of this operation come to so far. `book` takes
 what the permit may use of every budget that is about the call, and only if those totals are still what the
@@ -24,9 +24,9 @@ from decider.budgets.budget import (
     lines_of,
 )
 from decider.budgets.settle import Settler
-from decider.envelope import Envelope
-from decider.limits import NOTHING_SEEN, Outdated, Seen, Stop, Wish
-from decider.rule_call import resource_type
+from decider.decision.envelope import Envelope
+from decider.decision.limits import NOTHING_SEEN, Outdated, Seen, Stop, Wish
+from decider.policy.rule_call import resource_type
 from licet.catalog import Method
 from licet.log import log
 from licet.refusal import Reason, Refusal

@@ -9,9 +9,9 @@ from decider.budgets.budget import RULE_PREFIX, Line
 from decider.budgets.limit import BudgetLimit, Counted
 from decider.budgets.records import budget_key
 from decider.budgets.settle import Settler
-from decider.configuration import Configuration
-from decider.limits import Limits
-from decider.loop_limit import LoopLimit
+from decider.decision.limits import Limits
+from decider.in_force.configuration import Configuration
+from decider.loop.loop_limit import LoopLimit
 from licet import telemetry
 from licet.metrics import Metrics
 from licet.streams import Connection, Publisher

@@ -16,7 +16,7 @@ from typing import Final
 
 from decider.budgets.book import BudgetBook
 from decider.budgets.booking import Booking, End
-from decider.configuration import Configuration
+from decider.in_force.configuration import Configuration
 from licet.keys import KeySet
 from licet.log import log
 from licet.permit import verify_permit

@@ -59,7 +59,7 @@ def _named(section: Section, key: str) -> frozenset[str]:
 
 
 def _check_pattern(section: Section, pattern: str) -> None:
-    from decider.patterns import PatternError, compile_pattern
+    from decider.catalog.patterns import PatternError, compile_pattern
 
     try:
         compile_pattern(pattern)

@@ -10,9 +10,9 @@ from google.protobuf import message_factory
 
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import MethodSource, ToolSource
-from decider.cedar import PLAIN_RESOURCE_TYPE, SAMPLE_CONTEXT, Failed, RuleCall, RuleSet, Value
-from decider.facts import MAX_DEPTH, attributes_of
-from decider.rule_call import type_of_kind
+from decider.decision.facts import MAX_DEPTH, attributes_of
+from decider.policy.cedar import PLAIN_RESOURCE_TYPE, SAMPLE_CONTEXT, Failed, RuleCall, RuleSet, Value
+from decider.policy.rule_call import type_of_kind
 
 
 def misfits(source: ToolSource, descriptors: Descriptors, rules: RuleSet) -> tuple[str, ...]:

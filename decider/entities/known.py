@@ -16,7 +16,7 @@ from typing import Any, Final
 import cedarpy
 import orjson
 
-from decider.rules import RulesError, one_line
+from decider.policy.rules import RulesError, one_line
 
 MAX_ENTITIES: Final = 1_000
 _RESOURCES: Final = re.compile(r"^action [^;]*? resource: \[([^\]]*)\]", re.MULTILINE)

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from decider.cedar import Value
-from decider.envelope import Envelope
-from decider.in_force import InForce
+from decider.decision.envelope import Envelope
+from decider.in_force.in_force import InForce
+from decider.policy.cedar import Value
 from licet.refusal import Reason, Refusal
 
 NAME: Final = "relations"

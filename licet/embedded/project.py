@@ -30,7 +30,7 @@ class ToolCommand:
 
     Every text may hold `{python}`, this interpreter, and `{data}`, the tool's own data directory. `seed` runs
     once before the first start. `ledger` says how the reconciler reads the tool's ledger itself
-    (`dsn`, `sql`; see audit.ledger_reader); empty where it does not.
+    (`dsn`, `sql`; see audit.judging.ledger_reader); empty where it does not.
     """
 
     name: str

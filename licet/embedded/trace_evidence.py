@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from audit.evidence import NoEvidenceError, read
-from audit.show import evidence_text
+from audit.asking.show import evidence_text
+from audit.judging.evidence import NoEvidenceError, read
 from licet import telemetry
 from licet.embedded.trace_store import StoredSpan
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decider.catalog.draft import guess_tier
-from decider.contract import AUTONOMY, Contract, addresses_in
+from decider.task.contract import AUTONOMY, Contract, addresses_in
 from licet.call.plan import CatalogError
 from licet.call.schema import Schema, compile_schema
 from licet.delegation import Delegation

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from decider.contract import check_contract, needs_approval
+from decider.task.contract import check_contract, needs_approval
 from licet.call import Arguments
 from licet.call.strict_json import read_json
 from licet.delegation import Chain, DelegatedCall, payload_of, read_chain

@@ -13,7 +13,7 @@ import cedarpy
 import pytest
 from cedarpy import pst
 
-from decider.rules import RulesError, parse_rules
+from decider.policy.rules import RulesError, parse_rules
 from tests.conformance.conftest import DATA, lines
 
 CASES, SETS = "01-native-policy/cases.jsonl", "01-native-policy/data/cedar_sets.jsonl"
@@ -37,7 +37,7 @@ def nodes_of(ref: str) -> tuple[tuple[str, Any], ...]:
 
 
 def handle(nodes: dict[str, Any]) -> cedarpy.PolicySet:
-    """Make the handle as `decider.cedar.policy_set` does: from nodes, never from text."""
+    """Make the handle as `decider.policy.cedar.policy_set` does: from nodes, never from text."""
     return cedarpy.PolicySet.from_pst(pst.PolicySet(templates={}, static_policies=nodes, template_links=()))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from audit.ocsf import KINDS, record
+from audit.asking.ocsf import KINDS, record
 
 PROFILES_NOT_OURS = ("cloud", "osint", "host")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from audit.store import StoreAddress
+from audit.store.client import StoreAddress
 from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest
 from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
 from licet import telemetry, tracing

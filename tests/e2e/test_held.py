@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from audit.evidence import NoEvidenceError, read
+from audit.judging.evidence import NoEvidenceError, read
 from examples.refund.demo.house import House
 from examples.refund.demo.play import refund
 from examples.refund.demo.wire import REFUND

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from audit.evidence import NoEvidenceError, read
+from audit.judging.evidence import NoEvidenceError, read
 from examples.refund.demo.house import TASK, TOOL, House
 from examples.refund.demo.play import refund, refund_message
 from examples.refund.demo.wire import REFUND

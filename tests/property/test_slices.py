@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from decider.cedar import Failed, RuleCall, RuleSet, slice_of
-from decider.rules import RulesError
+from decider.policy.cedar import Failed, RuleCall, RuleSet, slice_of
+from decider.policy.rules import RulesError
 from tests.worlds.policies import SCHEMA, call_of
 
 ON_ORDERS = ("refund", "read")

@@ -17,7 +17,7 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from audit.findings import FindingClass
+from audit.judging.findings import FindingClass
 from examples.refund.demo.house import TASK, TENANT, TOOL, House
 from examples.refund.demo.wire import OK, REFUND, Asked, Reply, Step
 from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest

@@ -30,13 +30,13 @@ SCOPES = {
     "sidecar": ("sidecar",),
     "decider": ("decider",),
     "audit": ("audit",),
-    "audit/engine": ("embedded",),
-    "audit/front": ("embedded",),
-    "audit/ledger_reader": ("audit", "guard-postgres"),
+    "audit/store/engine": ("embedded",),
+    "audit/store/front": ("embedded",),
+    "audit/judging/ledger_reader": ("audit", "guard-postgres"),
 }
 """Which extras a folder (or the module of that name) may import from beside the base; longest name wins."""
 
-NEED_EXTRA = ("licet/embedded", "licet/guard/postgres", "audit/engine", "audit/front")
+NEED_EXTRA = ("licet/embedded", "licet/guard/postgres", "audit/store/engine", "audit/store/front")
 """What cannot be imported at all without its extra; whatever else uses one imports it where it is needed."""
 
 

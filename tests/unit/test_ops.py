@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from audit.findings import PAGES, FindingClass
+from audit.judging.findings import PAGES, FindingClass
 from licet import telemetry
 from licet.refusal import Reason
 from sidecar.outcome import Outcome

@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from decider.activate import Activation, activate
-from decider.bundle import read_bundle_source
 from decider.catalog.build import build_catalog
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import read_tools
+from decider.in_force.activate import Activation, activate
+from decider.policy.bundle import read_bundle_source
 from decider.process import DeciderProcess
 from decider.settings import DeciderSettings
 from licet.embedded.nats_server import NatsServer

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from decider.cedar import SAMPLE_CONTEXT, Evaluation, RuleCall, RuleSet
+from decider.policy.cedar import SAMPLE_CONTEXT, Evaluation, RuleCall, RuleSet
 
 SCHEMA = """
 entity Agent;

@@ -1,7 +1,7 @@
 """Evidence of the attempts, read back from ClickHouse and the trace store; waited for, with a deadline.
 
-What a step left is read by `audit.evidence`, as `licet audit evidence` does. The writer and the reconciler
-are some moments behind; evidence that is not as expected at the deadline is shown as it is.
+What a step left is read by `audit.judging.evidence`, as `licet audit evidence` does. The writer and the
+reconciler are some moments behind; evidence that is not as expected at the deadline is shown as it is.
 """
 
 import time
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from audit.evidence import NoEvidenceError, read, rows_of_steps
+from audit.judging.evidence import NoEvidenceError, read, rows_of_steps
 from examples.refund.demo.attempt import Attempt, Case
 from examples.refund.demo.stand import Stand
 from examples.refund.demo.wire import Step

@@ -20,8 +20,8 @@ from typing import Final
 
 import grpc
 
-from decider.activate import Activation, activate
-from decider.bundle import read_bundle_source
+from decider.in_force.activate import Activation, activate
+from decider.policy.bundle import read_bundle_source
 from examples.refund.demo.stand import Stand
 from examples.refund.demo.wire import GET_ORDER, OK, REFUND
 from examples.refund.fin.v1.finance_pb2 import Amount, GetOrderRequest, IssueRefundRequest

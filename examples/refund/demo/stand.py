@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-from audit.store import StoreAddress
+from audit.store.client import StoreAddress
 from examples.refund.demo.wire import Wire
 from licet import tracing
 from licet.embedded.stack import Stack

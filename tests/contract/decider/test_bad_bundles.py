@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from decider.bundle import (
+from decider.policy.bundle import (
     BundleError,
     lint_bundle,
     load_bundle,
     read_bundle_source,
 )
-from decider.cedar import Allowed, Forbidden, RuleCall
+from decider.policy.cedar import Allowed, Forbidden, RuleCall
+from decider.policy.waiver import DAY_MS, Waiver, waiver_fault
 from decider.source import SourceError
-from decider.waiver import DAY_MS, Waiver, waiver_fault
 from licet.v1 import bundle_pb2
 from tests.worlds.policies import ALLOW, FACTS, FORBID, SCHEMA
 

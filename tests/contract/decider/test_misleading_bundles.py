@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from decider.bundle import lint_bundle, load_bundle, read_bundle_source
-from decider.cedar import Allowed, Failed, Forbidden, Held, Narrowable
-from decider.policy_tests import Outcome, PolicyTest, untested
+from decider.policy.bundle import lint_bundle, load_bundle, read_bundle_source
+from decider.policy.cedar import Allowed, Failed, Forbidden, Held, Narrowable
+from decider.policy.policy_tests import Outcome, PolicyTest, untested
 from decider.source import SourceError
 from tests.worlds.policies import ALLOW, FACTS, FORBID, HOLD, SCHEMA, call_of
 

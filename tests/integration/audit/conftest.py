@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 
-from audit.migrate import Layout, migrate
-from audit.store import StoreAddress
+from audit.store.client import StoreAddress
+from audit.store.migrate import Layout, migrate
 from licet.embedded.nats_server import NatsServer
 from licet.event import EventKind
 from licet.streams import EMBEDDED_SIZES, Publisher, apply_streams, connect, subject_audit

@@ -8,7 +8,7 @@ import pytest_asyncio
 from grpc import aio
 from pydantic import ValidationError
 
-from audit.fence import CertificateFiles, FenceError, SidecarFencer
+from audit.judging.fence import CertificateFiles, FenceError, SidecarFencer
 from audit.settings import AuditSettings
 from licet.refusal import Refusal
 from licet.v1.guard_pb2 import FENCE_STATE_VOIDED, FenceResponse

@@ -13,8 +13,8 @@ import pytest
 from backports import zstd
 from clickhouse_connect.driver.exceptions import DatabaseError, StreamFailureError
 
-from audit.engine import Engine, EngineBusyError
-from audit.front import Account, serving
+from audit.store.engine import Engine, EngineBusyError
+from audit.store.front import Account, serving
 
 HOSTILE = [
     "it's",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from audit.writer import Position, StreamWriter
+from audit.writing.writer import Position, StreamWriter
 from licet import metrics
 from licet.embedded.process import free_port
 from tests.integration.audit.test_writer import AUDIT, stored

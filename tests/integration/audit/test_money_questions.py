@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from audit.ask import ask
+from audit.asking.ask import ask
 
 
 def test_sums_of_money_are_exact_beyond_64_bits(store: Any) -> None:

@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 
-from audit import reread, retention
-from audit.alert import Webhook
-from audit.ask import ask, questions
-from audit.evidence import FIELDS, task_rows
-from audit.migrate import Layout, role_statements
-from audit.sheet import EVENTS, PAYLOADS
-from audit.stored import House, Stored
-from audit.timeline import page
+from audit.asking.ask import ask, questions
+from audit.asking.timeline import page
+from audit.judging.alert import Webhook
+from audit.judging.evidence import FIELDS, task_rows
+from audit.store import retention
+from audit.store.migrate import Layout, role_statements
+from audit.store.sheet import EVENTS, PAYLOADS
+from audit.store.stored import House, Stored
+from audit.writing import reread
 
 AUDIT = "LICET_AUDIT_dev"
 DAY_US = 86_400_000_000
@@ -141,7 +142,7 @@ def test_every_question_is_answered_and_takes_hostile_values_as_values(store: An
 
 
 def test_question_cannot_write(store: Any) -> None:
-    from audit.ask import Question
+    from audit.asking.ask import Question
 
     text = Question("x", "", (), "INSERT INTO leases (js_stream, term, holder) VALUES ('x', 1, 'y')")
     with pytest.raises(Exception, match="READONLY"):
@@ -170,8 +171,8 @@ def test_timeline_needs_nothing_from_elsewhere_and_no_value_becomes_markup() -> 
 
 
 def test_task_rows_hold_what_belongs_to_its_steps_and_nothing_else(store: Any, event: Any) -> None:
-    from audit.row import COLUMNS, insert_settings
-    from audit.sheet import encode
+    from audit.store.row import COLUMNS, insert_settings
+    from audit.store.sheet import encode
 
     bodies = [
         event(1, task_id="a"),

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from audit.chain import ProblemKind, Trust
 from audit.cli import app
-from audit.opener import PayloadError, carriers, open_payload, secrets_in
-from audit.payloads import payload_problems
-from audit.sheet import EVENTS, PAYLOADS, Sheet
-from audit.stored import House, Stored
-from audit.tail import Tail
-from audit.verify import Scope
-from audit.witness import verify_store
+from audit.proof.chain import ProblemKind, Trust
+from audit.proof.payloads import payload_problems
+from audit.proof.verify import Scope
+from audit.proof.witness import verify_store
+from audit.sealed.opener import PayloadError, carriers, open_payload, secrets_in
+from audit.store.sheet import EVENTS, PAYLOADS, Sheet
+from audit.store.stored import House, Stored
+from audit.writing.tail import Tail
 from licet.embedded.dev_keys import make_dev_keys
 from licet.keyfile import write_secret
 from licet.sealed import address, input_payload, payload_key, payload_keys, payload_ref, seal

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from audit import story
-from audit.evidence import read, task_rows
-from audit.fence import FenceError
-from audit.findings import FENCE_GRACE_MS
-from audit.ledger_reader import LedgerCursors, LedgerReader, LedgerReaderError, read_file, read_labels
-from audit.reconcile import FENCE_FAILURES, Reconciler
-from audit.row import COLUMNS, insert_settings
-from audit.sheet import encode
-from audit.show import evidence_text
-from audit.stored import House, Stored
-from audit.timeline import page
-from audit.writer import streams
+from audit.asking.show import evidence_text
+from audit.asking.timeline import page
+from audit.judging import story
+from audit.judging.evidence import read, task_rows
+from audit.judging.fence import FenceError
+from audit.judging.findings import FENCE_GRACE_MS
+from audit.judging.ledger_reader import LedgerCursors, LedgerReader, LedgerReaderError, read_file, read_labels
+from audit.judging.reconcile import FENCE_FAILURES, Reconciler
+from audit.store.row import COLUMNS, insert_settings
+from audit.store.sheet import encode
+from audit.store.stored import House, Stored
+from audit.writing.writer import streams
 from licet.dsse import PayloadType, SigningKey
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.spend import outcome_payload, reserve_payload, spend_id
@@ -391,14 +391,14 @@ async def test_step_whose_judging_raises_pages_and_the_others_are_judged(
     world: Any, monkeypatch: Any
 ) -> None:
     bad, good = world.executed(1, "O1"), world.executed(2, "O2")
-    from audit.findings import classify as true
+    from audit.judging.findings import classify as true
 
     def classify(story: Any, **given: Any) -> Any:
         if any(decided.spend_id == bad for decided in story.decisions):
             raise ValueError("Value out of range: 1")
         return true(story, **given)
 
-    monkeypatch.setattr("audit.reconcile.classify", classify)
+    monkeypatch.setattr("audit.judging.reconcile.classify", classify)
     with log_lines() as lines:
         for number in range(8):
             await world.reconciler.poll(LATER + number * 40_000_000)
@@ -572,7 +572,7 @@ async def test_refused_tries_before_and_after_do_not_hide_an_executed_refund(wor
 
 
 def test_evidence_that_was_cut_says_so_and_is_judged_by_nobody(world: Any, monkeypatch: Any) -> None:
-    import audit.evidence as under_test
+    import audit.judging.evidence as under_test
 
     step = world.executed()
     monkeypatch.setattr(under_test, "MAX_ROWS", 1)

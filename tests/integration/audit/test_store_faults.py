@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from audit.repeats import Repeats
-from audit.sheet import encode
-from audit.stored import House, Stored
+from audit.store.sheet import encode
+from audit.store.stored import House, Stored
+from audit.writing.repeats import Repeats
 from licet.streams import subject_audit
 
 KILLS = 4
@@ -83,7 +83,7 @@ def test_only_the_same_bytes_are_a_repetition(store: Any, event: Any) -> None:
     def stored(seq: int, body: bytes) -> Stored:
         return Stored(AUDIT, SUBJECT, seq, 1_790_000_000_000_000, body)
 
-    from audit.row import COLUMNS, insert_settings
+    from audit.store.row import COLUMNS, insert_settings
 
     known = [stored(n, event(n)) for n in range(1, 11)]
     settings = dict(insert_settings(f"{AUDIT}:1"))
@@ -111,7 +111,7 @@ async def test_merges_that_stand_still_change_no_total(house: Any, event: Any) -
 
 
 def test_migrations_run_again_and_at_once_change_nothing(front: Any, store: Any) -> None:
-    from audit.migrate import Layout, check, migrate, shipped
+    from audit.store.migrate import Layout, check, migrate, shipped
 
     assert list(migrate(store.client, Layout())) == []
     check(store.client)
@@ -119,7 +119,7 @@ def test_migrations_run_again_and_at_once_change_nothing(front: Any, store: Any)
 
 
 def test_cluster_schema_is_parsed_by_the_engine(store: Any) -> None:
-    from audit.migrate import Layout, shipped, statements
+    from audit.store.migrate import Layout, shipped, statements
 
     layout = Layout("main", 30)
     rendered = [text for one in shipped() for text in statements(layout.render(one.text))]
@@ -134,14 +134,14 @@ def test_cluster_schema_is_parsed_by_the_engine(store: Any) -> None:
 
 @pytest.mark.parametrize("cluster", ["a b", "x'; DROP TABLE events; --", "x`y"])
 def test_cluster_name_cannot_carry_a_statement(cluster: str) -> None:
-    from audit.migrate import Layout
+    from audit.store.migrate import Layout
 
     with pytest.raises(ValueError, match="no cluster name"):
         Layout(cluster)
 
 
 def test_migration_that_was_changed_or_left_out_stops_everything() -> None:
-    from audit.migrate import MigrationError, pending, shipped
+    from audit.store.migrate import MigrationError, pending, shipped
 
     known = shipped()
     done = [(one.number, one.checksum) for one in known]
@@ -161,7 +161,7 @@ def test_directory_is_free_again_after_a_kill(tmp_path: Path, own_front: Any) ->
 
 
 def test_of_two_writers_that_want_the_same_term_one_gets_it(store: Any) -> None:
-    from audit.lease import Lease
+    from audit.writing.lease import Lease
 
     one, two = Lease(store.client, AUDIT, "one"), Lease(store.client, AUDIT, "two")
     assert (one.acquire(), two.acquire(), one.acquire()) == (True, False, True)

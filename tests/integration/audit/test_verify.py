@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from audit import export
-from audit.chain import ProblemKind, Trust
-from audit.stored import House as Owner
-from audit.stored import Stored
-from audit.verify import Scope, verify_rows
-from audit.views import definitions, view_problems
-from audit.witness import verify_store
+from audit.proof import export
+from audit.proof.chain import ProblemKind, Trust
+from audit.proof.verify import Scope, verify_rows
+from audit.proof.views import definitions, view_problems
+from audit.proof.witness import verify_store
+from audit.store.stored import House as Owner
+from audit.store.stored import Stored
 from licet.embedded.dev_keys import make_dev_keys
 from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash
 from licet.identity import audience_of, decider_id, sidecar_id
@@ -175,8 +175,8 @@ def messages(*runs: Recorder) -> list[Stored]:
 
 @pytest.fixture
 def insert(store: Any) -> Any:
-    from audit.row import COLUMNS, insert_settings
-    from audit.sheet import encode
+    from audit.store.row import COLUMNS, insert_settings
+    from audit.store.sheet import encode
 
     def put(found: Any, owner: Any = OWNER) -> None:
         settings = dict(insert_settings(f"{found[0].stream}:{found[0].seq}"))
@@ -274,7 +274,7 @@ def test_edited_column_is_named_with_both_values(kept: Any, column: Any, value: 
 
 def rewrite(store: Any, seq: Any, body: Any, owner: Any = OWNER) -> None:
     """What an attacker with ClickHouse writes: event bytes and columns that fit each other."""
-    from audit.row import read_columns
+    from audit.store.row import read_columns
 
     row = store.rows(
         "SELECT js_subject, js_time_us FROM events WHERE js_stream = {s:String} AND js_seq = {n:UInt64}",
@@ -312,7 +312,7 @@ def test_two_events_with_one_number_are_a_fork(kept: Any) -> None:
     event = Event.FromString(honest()[19].data)
     event.detail = "another"
     body = canonical(event)
-    from audit.row import read_columns
+    from audit.store.row import read_columns
 
     columns = read_columns(Stored(AUDIT, SUBJECTS[DECIDER], 500, START_US, body), OWNER, repeated=False)
     kept.client.insert("events", [list(columns.values())], column_names=list(columns))
@@ -461,8 +461,8 @@ def test_run_written_anew_with_the_sources_own_key_is_found_against_an_anchor_on
     moved = [replace(message, seq=message.seq, stream=AUDIT) for message in messages(lie)]
     insert([replace(moved[0], time_us=moved[0].time_us), *moved[1:]])
     if store.value("SELECT count() FROM events") == 0:  # the token of the first batch is still known
-        from audit.row import COLUMNS, insert_settings
-        from audit.sheet import encode
+        from audit.store.row import COLUMNS, insert_settings
+        from audit.store.sheet import encode
 
         settings = dict(insert_settings("attacker"))
         store.client.raw_insert("events", COLUMNS, encode(moved, OWNER), fmt="Protobuf", settings=settings)
@@ -585,8 +585,8 @@ def spent(store: Any, insert: Any) -> Any:
 
 def put_in_place(store: Any, insert: Any, old: Stored, copy: Stored, **changed: Any) -> None:
     """What an attacker with ClickHouse does: a row away, another one in its place, columns and all."""
-    from audit.row import COLUMNS, insert_settings
-    from audit.sheet import encode
+    from audit.store.row import COLUMNS, insert_settings
+    from audit.store.sheet import encode
 
     where = f"js_stream = '{old.stream}' AND js_seq = {old.seq}"
     change(store, f"ALTER TABLE events DELETE WHERE {where}")
@@ -681,8 +681,8 @@ def test_other_tools_sidecar_cannot_put_its_word_into_a_decisions_call(spent: An
 async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream_only(
     house: Any, tmp_path: Any
 ) -> None:
-    from audit.origin import origin_problems
-    from audit.witness import SETTINGS
+    from audit.proof.origin import origin_problems
+    from audit.proof.witness import SETTINGS
     from licet.streams import connect
 
     house.start_writer(LICET_KEYS_DIR="")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from audit.migrate import MigrationError
-from audit.row import COLUMNS, insert_settings, row
-from audit.sheet import encode
-from audit.stored import House as Owner
-from audit.stored import Stored
-from audit.writer import batches, read_position, repair_calls
+from audit.store.migrate import MigrationError
+from audit.store.row import COLUMNS, insert_settings, row
+from audit.store.sheet import encode
+from audit.store.stored import House as Owner
+from audit.store.stored import Stored
+from audit.writing.writer import batches, read_position, repair_calls
 from licet.streams import subject_audit
 
 KILLS = 10
@@ -293,7 +293,7 @@ def test_row_of_a_message_is_the_same_bytes_each_time(event: Any) -> None:
 
 
 def test_schema_of_another_version_stops_everything(front: Any, store: Any) -> None:
-    from audit.migrate import check
+    from audit.store.migrate import check
 
     store.client.insert("migrations", [[99, "later", "0"]], column_names=["number", "name", "checksum"])
     with pytest.raises(MigrationError, match="does not know"):

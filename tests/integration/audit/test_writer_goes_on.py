@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from audit import writer as under_test
-from audit.sheet import EVENTS
-from audit.stored import House
-from audit.writer import StreamWriter
+from audit.store.sheet import EVENTS
+from audit.store.stored import House
+from audit.writing import writer as under_test
+from audit.writing.writer import StreamWriter
 from licet.streams import connect
 
 AUDIT = "LICET_AUDIT_dev"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from audit.tail import Tail
+from audit.writing.tail import Tail
 
 
 @pytest.mark.asyncio

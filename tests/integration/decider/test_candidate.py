@@ -6,10 +6,10 @@ import time
 import pytest
 import yaml
 
-from decider.activate import ActivationError
-from decider.bundle import read_bundle_source
-from decider.change import Place
-from decider.propose import propose, withdraw
+from decider.in_force.activate import ActivationError
+from decider.in_force.change import Place
+from decider.in_force.propose import propose, withdraw
+from decider.policy.bundle import read_bundle_source
 from licet.keyfile import read_signing_key
 from licet.statement import PayloadType
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY
@@ -74,7 +74,7 @@ async def test_candidate_must_be_newer_and_goes_when_it_comes_into_force(house: 
         await put_beside(house, active, 1)
     await put_beside(house, active + STRICT, 2)
     await house.ground.activate(house.ground.directory / "candidate-2")
-    from decider.activate import status
+    from decider.in_force.activate import status
 
     row = await status(ENV, house.ground.nats.settings("setup"))
     assert row is not None

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from decider.beacon import INTERVAL_S
-from decider.change import Place, revoke
+from decider.in_force.beacon import INTERVAL_S
+from decider.in_force.change import Place, revoke
 from licet.beacon import Beacon, read_beacon
 from licet.cli import app
 from licet.embedded.rotation import rotate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from decider.activate import ActivationError
+from decider.in_force.activate import ActivationError
 from decider.source import SourceError
 from licet.beacon import Beacon, read_beacon, succeeds
 from licet.doctor import State

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from decider.delegations import Registry, read_links, signed_chain
-from decider.delegations_cli import app
+from decider.delegation.cli import app
+from decider.delegation.delegations import Registry, read_links, signed_chain
 from decider.house import read_delegations
 from licet.embedded.dev_keys import make_dev_keys
 from licet.identity import TRUST_DOMAIN_DEV

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from decider.dry import decide_dry, read_call, read_ground
+from decider.policy.dry import decide_dry, read_call, read_ground
 from licet.cli import app
 from tests.integration.decider.test_modify import CHANGES, CLAMP, activate
 from tests.worlds.decisions import ENV, House, order, refund

@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from decider.bundle import BundleError, load_bundle, read_bundle_source
-from decider.envelope import WITHHELD
+from decider.decision.envelope import WITHHELD
+from decider.policy.bundle import BundleError, load_bundle, read_bundle_source
 from decider.source import SourceError
 from licet.statement import canonical, strict_parse
 from licet.v1 import bundle_pb2

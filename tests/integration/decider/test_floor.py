@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import decider.process
-from decider.floor import FILE, Floor, FloorDamaged, Marks
+from decider.in_force.floor import FILE, Floor, FloorDamaged, Marks
 from decider.process import StartError
 from licet.statement import canonical
 from licet.streams import ConfigStore, Publisher, connect, subject_config_active

@@ -260,7 +260,7 @@ async def test_holds_are_shown_to_known_peers_only(house: House) -> None:
 async def test_command_line_shows_and_signs(house: House) -> None:
     from typer.testing import CliRunner
 
-    from decider.approvals_cli import app
+    from decider.approval.cli import app
 
     await desk_of(house)
     hold = await held(house)

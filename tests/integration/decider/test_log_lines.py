@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from decider.case import Case
+from decider.decision.case import Case
 from licet.metadata import DEV_IDENTITY
 from licet.v1 import decider_pb2
 from licet.v1.decision_pb2 import CODEC_PROTOBUF

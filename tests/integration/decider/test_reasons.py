@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-import decider.case
+import decider.decision.case
 from licet.refusal import Reason, Refusal
 from licet.v1.decision_pb2 import DECISION_TYPE_DENY
 from tests.worlds.decisions import House
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio
 async def test_every_reason_of_a_denial_is_one_event(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for reason in Reason:
         with monkeypatch.context() as patch:
-            patch.setattr(decider.case, "admit", lambda *_args, one=reason, **_more: Refusal(one))
+            patch.setattr(decider.decision.case, "admit", lambda *_args, one=reason, **_more: Refusal(one))
             response = await house.decide(call_id=f"denied-{reason}")
         assert (response.decision, response.refusal.reason) == (DECISION_TYPE_DENY, str(reason))
     assert (await house.decide(call_id="lawful")).refusal.reason == ""
@@ -37,7 +37,9 @@ async def test_every_reason_of_a_failure_is_one_event(house: House, monkeypatch:
 
     for reason in Reason:
         with monkeypatch.context() as patch:
-            patch.setattr(decider.case, "read_facts", lambda *args, one=reason, **more: unread(one=one))
+            patch.setattr(
+                decider.decision.case, "read_facts", lambda *args, one=reason, **more: unread(one=one)
+            )
             with pytest.raises(grpc.RpcError):
                 await house.decide(call_id=f"failed-{reason}")
     told: list[Any] = []

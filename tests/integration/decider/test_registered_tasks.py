@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from decider.tasks_cli import tasks_app
+from decider.task.cli import tasks_app
 from licet.identity import TRUST_DOMAIN_DEV, agent_id
 from licet.metadata import DEV_IDENTITY
 from licet.streams import Publisher, connect, read_last, stream_config

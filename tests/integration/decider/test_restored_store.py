@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from decider.beacon import INTERVAL_S
+from decider.in_force.beacon import INTERVAL_S
 from licet.beacon import Beacon, read_beacon
 from licet.embedded.nats_accounts import sidecar_user
 from licet.refusal import Refusal

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from audit.ask import Answer, QuestionError, catalogue, parse, questions, traced
-from audit.show import printable, table
+from audit.asking.ask import Answer, QuestionError, catalogue, parse, questions, traced
+from audit.asking.show import printable, table
 
 WANTED = {
     "agent-window", "approvals-by-person", "budget-burn", "bundle-at", "failed-decisions", "holds-open",

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.chain import CHECKPOINT_EVERY, SILENCE_US, Link, Problem, ProblemKind, Run, Trust
+from audit.proof.chain import CHECKPOINT_EVERY, SILENCE_US, Link, Problem, ProblemKind, Run, Trust
 from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.statement import PayloadType, SigningKey, canonical

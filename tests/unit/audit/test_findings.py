@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.findings import (
+from audit.judging.findings import (
     FENCE_GRACE_MS,
     OVERDUE_US,
     PAGES,

@@ -7,8 +7,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.row import COLUMNS, QUARANTINED, read_columns, row, schema
-from audit.stored import House, Stored
+from audit.store.row import COLUMNS, QUARANTINED, read_columns, row, schema
+from audit.store.stored import House, Stored
 from licet.event import EventKind
 from licet.v1.event_pb2 import Event
 

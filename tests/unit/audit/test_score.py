@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.findings import FindingClass
-from audit.score import PARTS, UNAUTHORIZED, Weights, read_weights, score
+from audit.judging.findings import FindingClass
+from audit.judging.score import PARTS, UNAUTHORIZED, Weights, read_weights, score
 
 SEED = {
     "retrieval": Fraction(1),

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from decider.catalog.cli import catalog_app
 from decider.catalog.diff import Effect, differences
-from decider.catalog_cli import catalog_app
 from licet.strict import canonical
 from licet.v1 import catalog_pb2
 from tests.worlds import permit as world

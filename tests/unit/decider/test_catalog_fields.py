@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from decider.catalog.build import build_catalog
+from decider.catalog.cli import catalog_app
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import read_tools
-from decider.catalog_cli import catalog_app
-from decider.cedar import SAMPLE_CONTEXT, Allowed, Forbidden, RuleCall, RuleSet
-from decider.policy_cli import policy_app
+from decider.policy.cedar import SAMPLE_CONTEXT, Allowed, Forbidden, RuleCall, RuleSet
+from decider.policy.cli import policy_app
 from decider.source import SourceError
 from licet.call import CatalogError
 from licet.catalog import Catalog, read_payload
@@ -199,7 +199,7 @@ def test_rollout_lists_the_versions_of_another_catalog_beside(tmp_path: Path) ->
         ]
         done = CliRunner().invoke(catalog_app, [*command, *more])
         assert done.exit_code == 0, done.output
-        from decider.catalog_cli import signed_catalog
+        from decider.catalog.cli import signed_catalog
 
         return read_payload(signed_catalog(out))
 

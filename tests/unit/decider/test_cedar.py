@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decider.cedar import Allowed, Failed, Forbidden, Held, RuleCall, RuleSet, slice_of
+from decider.policy.cedar import Allowed, Failed, Forbidden, Held, RuleCall, RuleSet, slice_of
 from licet.hold import Requirement
 from tests.worlds.policies import ALLOW, FACTS, FORBID, HOLD, HOLD_2, SCHEMA, ask
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from decider.contract import AUTONOMY, Contract, addresses_in, check_contract, needs_approval, normal
+from decider.task.contract import AUTONOMY, Contract, addresses_in, check_contract, needs_approval, normal
 from licet.call import Arguments
 from licet.call.schema import compile_schema
 from licet.call.strict_json import read_json

@@ -8,23 +8,23 @@ from urllib.parse import quote
 
 import pytest
 
-from decider.bundle import LoadedBundle, Note
+from decider.approval.held import CATALOG_RULE
 from decider.catalog.build import build_catalog
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import read_tools
-from decider.cedar import Allowed, Failed, Forbidden, Held, RuleSet
-from decider.decide import check_revocations, check_tenant, decide
+from decider.decision.decide import check_revocations, check_tenant, decide
+from decider.decision.envelope import Envelope, House, Refused, asked_of, build_envelope
+from decider.decision.facts import facts_decision, facts_request, source_of
+from decider.decision.mint import mint, slot_of
+from decider.decision.record import asked_fields, facts_fields, failure_event, hold_fields, verdict_event
+from decider.decision.verdict import LIFE_MS, Facts, Moment, Verdict, deny
 from decider.egress import UNCHECKED
 from decider.egress.check import WHOLE
-from decider.envelope import Envelope, House, Refused, asked_of, build_envelope
-from decider.facts import facts_decision, facts_request, source_of
-from decider.held import CATALOG_RULE
-from decider.in_force import InForce
-from decider.mint import mint, slot_of
-from decider.record import asked_fields, facts_fields, failure_event, hold_fields, verdict_event
-from decider.tasks import Task
-from decider.verdict import LIFE_MS, Facts, Moment, Verdict, deny
-from decider.waiver import Waiver
+from decider.in_force.in_force import InForce
+from decider.policy.bundle import LoadedBundle, Note
+from decider.policy.cedar import Allowed, Failed, Forbidden, Held, RuleSet
+from decider.policy.waiver import Waiver
+from decider.task.tasks import Task
 from licet.call import Plan
 from licet.catalog import read_catalog
 from licet.hold import Requirement

@@ -9,11 +9,11 @@ from grpc_tools import protoc
 from typer.testing import CliRunner
 
 from decider.catalog.build import build_catalog, entries_of
+from decider.catalog.cli import catalog_app
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.draft import draft, guess_tier
 from decider.catalog.lint import Level, lint_catalog
 from decider.catalog.tools import read_tools
-from decider.catalog_cli import catalog_app
 
 POLICY = Path(__file__).parents[3] / "examples" / "refund" / "policy"
 

@@ -10,13 +10,13 @@ from google.protobuf import descriptor_pb2
 from typer.testing import CliRunner
 
 from decider.catalog.build import build_catalog
+from decider.catalog.cli import catalog_app
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.draft_mcp import draft_mcp
 from decider.catalog.drift import drifted
 from decider.catalog.mcp import McpTools
+from decider.catalog.served import UNREADABLE, Change, Drift
 from decider.catalog.tools import read_tools
-from decider.catalog_cli import catalog_app
-from decider.served import UNREADABLE, Change, Drift
 from licet.catalog import Catalog, read_payload
 from licet.strict import canonical
 from licet.v1 import catalog_pb2

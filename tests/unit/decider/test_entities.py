@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decider.bundle import LoadedBundle, load_bundle, read_bundle_source
-from decider.cedar import SAMPLE_CONTEXT, Allowed, Failed, Forbidden, RuleCall, RuleSet, Settled, Value
 from decider.entities.known import MAX_ENTITIES
-from decider.rules import RulesError
+from decider.policy.bundle import LoadedBundle, load_bundle, read_bundle_source
+from decider.policy.cedar import SAMPLE_CONTEXT, Allowed, Failed, Forbidden, RuleCall, RuleSet, Settled, Value
+from decider.policy.rules import RulesError
 from decider.source import SourceError
 from licet.v1 import bundle_pb2
 

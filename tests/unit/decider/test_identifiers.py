@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from decider.envelope import Envelope, Refused, build_envelope
+from decider.decision.envelope import Envelope, Refused, build_envelope
 from decider.identifiers import misleads
 from licet.refusal import Reason
 from tests.unit.decider.test_decide import NOW, house, request

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from decider.limits import Bookings, Limits, Seen, Stop, Wish
+from decider.decision.limits import Bookings, Limits, Seen, Stop, Wish
 from licet.hold import Requirement
 from licet.refusal import Reason, Refusal
 from licet.v1.decision_pb2 import Decision

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from decider.loop_source import load_loops, read_loops
-from decider.loops import (
+from decider.loop.loop_source import load_loops, read_loops
+from decider.loop.loops import (
     ALTERNATING,
     EMPTY,
     JUNK,

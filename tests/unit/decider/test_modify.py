@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decider.cedar import Forbidden, Narrowable, RuleSet
-from decider.envelope import Envelope, House, build_envelope
-from decider.modify import changes_of, narrowed
-from decider.rules import RulesError
-from decider.terms import Terms
+from decider.decision.envelope import Envelope, House, build_envelope
+from decider.decision.modify import changes_of, narrowed
+from decider.policy.cedar import Forbidden, Narrowable, RuleSet
+from decider.policy.rules import RulesError
+from decider.policy.terms import Terms
 from licet.refusal import Reason, Refusal
 from licet.v1.bundle_pb2 import FieldChange
 from tests.unit.decider.test_decide import NOW, house, request

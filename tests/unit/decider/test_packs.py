@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from decider.bundle import load_bundle, read_bundle_source
 from decider.cli import catalog_app, policy_app
-from decider.contract import check_contract
-from decider.loops import History, Shape
+from decider.loop.loops import History, Shape
 from decider.packs import PackError, copy_pack, packs
+from decider.policy.bundle import load_bundle, read_bundle_source
+from decider.task.contract import check_contract
 from examples.packs.demo.story import read_story
 from licet.call import Arguments, compile_schema, read_json
 from licet.embedded.cli import find_pack

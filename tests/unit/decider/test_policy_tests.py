@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from decider.bundle import lint_bundle, read_bundle_source
-from decider.cedar import RuleSet
 from decider.cli import policy_app
-from decider.policy_tests import read_tests, run_tests, untested
+from decider.policy.bundle import lint_bundle, read_bundle_source
+from decider.policy.cedar import RuleSet
+from decider.policy.policy_tests import read_tests, run_tests, untested
 from decider.source import SourceError
 from tests.worlds.policies import ALLOW, FORBID, HOLD, SCHEMA
 

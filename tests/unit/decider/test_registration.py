@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from decider.bundle import BundleError, load_bundle, read_bundle_source
-from decider.contract import Contract
-from decider.contract_source import contract_message, load_contract, load_values, narrowed_contract
-from decider.registration import Desk, judge_registration, may_register, same_registration
+from decider.policy.bundle import BundleError, load_bundle, read_bundle_source
 from decider.source import SourceError
-from decider.task_store import task_of
-from decider.task_template import load_templates
+from decider.task.contract import Contract
+from decider.task.contract_source import contract_message, load_contract, load_values, narrowed_contract
+from decider.task.registration import Desk, judge_registration, may_register, same_registration
+from decider.task.task_store import task_of
+from decider.task.task_template import load_templates
 from licet.refusal import Reason, Refusal
 from licet.strict import canonical
 from licet.v1 import bundle_pb2, task_pb2

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from decider.cedar import RuleSet
-from decider.replay import Change, ReplayError, read_inputs, replay, text_of
+from decider.policy.cedar import RuleSet
+from decider.policy.replay import Change, ReplayError, read_inputs, replay, text_of
 from licet.cli import app
 from tests.worlds.policies import ALLOW, FACTS, FORBID, HOLD, SCHEMA, call_of
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from decider.cedar import Allowed, Forbidden, Held, RuleSet
-from decider.rules import MAX_RULES, RulesError, parse_rules
+from decider.policy.cedar import Allowed, Forbidden, Held, RuleSet
+from decider.policy.rules import MAX_RULES, RulesError, parse_rules
 from tests.worlds.policies import ALLOW, FORBID, HOLD, SCHEMA, ask
 
 FORBID_HAS = (

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-import decider.sealer
-from decider.sealer import LIFE_MS, Sealer
+import decider.decision.sealer
+from decider.decision.sealer import LIFE_MS, Sealer
 from licet.keys import KeySet
 from licet.sealed import Place, open_sealed, read_input
 from licet.strict import canonical
@@ -39,7 +39,7 @@ def test_one_context_serves_many_payloads_each_under_its_own_number() -> None:
 
 
 def test_a_context_ends_with_its_numbers_and_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decider.sealer, "PAYLOADS_EACH", 2)
+    monkeypatch.setattr(decider.decision.sealer, "PAYLOADS_EACH", 2)
     sealer = randoms()
     made = [frame(sealer) for _ in range(5)]
     assert [one.number for one in made] == [0, 1, 0, 1, 0]
@@ -76,7 +76,7 @@ def test_tenants_share_no_context() -> None:
 
 
 def test_many_tenants_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decider.sealer, "MAX_TENANTS", 2)
+    monkeypatch.setattr(decider.decision.sealer, "MAX_TENANTS", 2)
     sealer = randoms()
     keys = replace(KEYS, keys={name: key(name, name) for name in ("a", "b", "c")})
     encs = [frame(sealer, name, keys=keys).enc for name in ("a", "b", "c", "a")]

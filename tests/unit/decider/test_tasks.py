@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decider.source import SourceError
-from decider.tasks import HOUR_MS, read_tasks
+from decider.task.tasks import HOUR_MS, read_tasks
 
 GOOD = (
     "tasks:\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from decider.rules import parse_rules
-from decider.visible import is_visible
+from decider.policy.rules import parse_rules
+from decider.task.visible import is_visible
 
 PERMIT = '@id("p") permit (principal == Agent::"bot", action == Action::"refund", resource);'
 

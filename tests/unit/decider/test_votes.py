@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from decider.votes import Bench, HoldState, Tally, tally
+from decider.approval.votes import Bench, HoldState, Tally, tally
 from licet.hold import Requirement, hold_id
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.refusal import Refusal

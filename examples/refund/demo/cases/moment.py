@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from decider.activate import Activation
+from decider.in_force.activate import Activation
 from examples.refund.demo.attempt import (
     DECIDED,
     NO_EFFECT,

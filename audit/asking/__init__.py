@@ -1,0 +1,1 @@
+"""Questions to the store, and how their answers look."""

@@ -1,0 +1,93 @@
+"""Says what was found: events, metric, trace, alert; each verdict of a step once, until it changes.
+
+Guarantees: a finding is in the journal before it is counted or alerted; a verdict that changes is cleared and
+the new one raised. Not guaranteed: that a verdict is raised only once over a restart.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from audit.judging.finding_event import event_fields, linked
+from audit.judging.findings import Finding, FindingClass
+from audit.judging.story import Row
+from licet import telemetry
+from licet.event import EventKind
+from licet.log import log
+from licet.metrics import Metrics
+from licet.tracing import Tracing
+
+LOG: Final = logging.getLogger(__name__)
+REMEMBERED: Final = 200_000
+"""Verdicts kept in memory to see a change of verdict; an older step is raised again if it changes."""
+
+Alert = Callable[[Mapping[str, Any]], None]
+"""Is told the fields of a finding that pages."""
+
+
+class Recorder(Protocol):
+    """Where findings go: a journal."""
+
+    async def append(self, kind: EventKind, **fields: Any) -> str:
+        """Record an event and return its id once it is durable."""
+
+
+class Announcer:
+    """One reconciler's voice, and its memory of what it said last of each step."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        tracing: Tracing | None = None,
+        metrics: Metrics | None = None,
+        alert: Alert | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._tracing = tracing or Tracing("licet-reconciler")
+        self._found = (metrics or Metrics("licet-reconciler")).counter(telemetry.METRIC_FINDINGS)
+        self._alert = alert
+        self._verdicts: OrderedDict[str, FindingClass] = OrderedDict()
+
+    async def raise_finding(self, step: str, rows: Sequence[Row], finding: Finding) -> int:
+        """Raise the finding unless it was said last of this step; return how many were raised."""
+        before = self._verdicts.get(step)
+        if before == finding.finding:
+            return 0
+        fields = event_fields(rows, finding)
+        if before is not None:
+            await self._recorder.append(EventKind.FINDING_CLEARED, **{**fields, "finding": str(before)})
+        await self._recorder.append(EventKind.FINDING_RAISED, **fields)
+        self._trace(rows, finding)
+        self._remember(step, finding.finding)
+        self.count(finding.finding)
+        if finding.pages:
+            self._page(step, fields)
+        return 1
+
+    def count(self, finding: FindingClass) -> None:
+        """Count a finding in the metric, also one that could not be recorded."""
+        self._found.add(1, str(finding))
+
+    def _remember(self, step: str, finding: FindingClass) -> None:
+        self._verdicts[step] = finding
+        self._verdicts.move_to_end(step)
+        while len(self._verdicts) > REMEMBERED:
+            self._verdicts.popitem(last=False)
+
+    def _page(self, step: str, fields: Mapping[str, Any]) -> None:
+        shown = {name: fields.get(name, "") for name in ("finding", "resource", "tool", "tenant", "detail")}
+        log(LOG, logging.ERROR, "finding.pages", step=step, **shown)
+        if self._alert is not None:
+            self._alert(fields)
+
+    def _trace(self, rows: Sequence[Row], finding: Finding) -> None:
+        """Leave a trace of its own, linked to the spans at the door and in the ledger that it is about."""
+        recording = self._tracing.record()
+        span = recording.span(telemetry.SPAN_RECONCILE, links=linked(rows))
+        span.set(telemetry.FINDING, str(finding.finding))
+        if finding.decided is not None:
+            span.set(telemetry.DECISION_ID, finding.decided.decision_id)
+            span.set(telemetry.SPEND_ID, finding.decided.spend_id)
+        recording.close()

@@ -1,0 +1,1 @@
+"""Sealed payloads: opened for whoever holds the tenant's key, and destroyed with it."""

@@ -1,0 +1,1 @@
+"""From JetStream into the store, each message once."""

@@ -1,0 +1,155 @@
+"""`licet.v1.ApprovalService`: people see what waits for them and answer.
+
+An answer counts by its signature over the hold's exact bytes, never by who brings it. It is stored once, its
+event is acknowledged before the reply, and the hold is judged again at every use. Listing needs an identity
+that the transport proved; holds name orders and people.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from decider.approval.holds import Holds
+from decider.approval.votes import HoldState, Tally, bench_of, read_answer, tally
+from decider.decision.record import hold_fields
+from decider.in_force.configuration import Configuration
+from decider.notices.announcer import Announcer
+from decider.notices.notice import NoticeKind, notice_of
+from decider.service import Context, Identify, abort
+from licet.event import EventKind
+from licet.hold import Vote
+from licet.journal import Journal, SpoolError
+from licet.refusal import Reason, Refusal
+from licet.statement import canonical, strict_parse
+from licet.streams import StreamsError
+from licet.v1 import approvals_pb2, approvals_pb2_grpc
+from licet.v1.hold_pb2 import Approval, ApprovalAnswer, HoldRequirement
+from licet.v1.statement_pb2 import Signed
+
+STATES: Final = {state: approvals_pb2.HoldState.Value(f"HOLD_STATE_{state}") for state in HoldState}
+
+
+class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
+    """The three methods."""
+
+    def __init__(
+        self,
+        holds: Holds,
+        configuration: Configuration,
+        journal: Journal,
+        announcer: Announcer,
+        *,
+        identify: Identify,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._holds, self._configuration, self._journal = holds, configuration, journal
+        self._identify, self._wall_ms = identify, wall_ms
+        self._announcer = announcer
+
+    async def _guarded(self, context: Context, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a method for a known peer; a store that gives no answer is UNAVAILABLE."""
+        if not self._identify(context):
+            await abort(context, Refusal(Reason.CALLER_UNKNOWN))
+        try:
+            result = await work()
+        except (StreamsError, SpoolError) as error:
+            result = Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        if isinstance(result, Refusal):
+            await abort(context, result)
+        return result
+
+    async def ListHolds(  # noqa: N802 - the name of the RPC
+        self, request: approvals_pb2.ListHoldsRequest, context: Context
+    ) -> approvals_pb2.ListHoldsResponse:
+        """Return the holds, newest first."""
+        listed: list[Tally | Refusal] = await self._guarded(context, self._all)
+        shown = [one for one in listed if isinstance(one, Tally)]
+        return approvals_pb2.ListHoldsResponse(
+            holds=[status_of(one) for one in shown if not request.open_only or one.state is HoldState.OPEN]
+        )
+
+    async def _all(self) -> list[Tally | Refusal]:
+        return [await self._tally(stored) for stored in await self._holds.listed()]
+
+    async def GetHold(  # noqa: N802 - the name of the RPC
+        self, request: approvals_pb2.GetHoldRequest, context: Context
+    ) -> approvals_pb2.GetHoldResponse:
+        """Return one hold."""
+        found: Tally = await self._guarded(context, lambda: self._one(request.hold_id))
+        return approvals_pb2.GetHoldResponse(hold=status_of(found))
+
+    async def Answer(  # noqa: N802 - the name of the RPC
+        self, request: approvals_pb2.AnswerRequest, context: Context
+    ) -> approvals_pb2.AnswerResponse:
+        """Store one person's answer."""
+        after: Tally = await self._guarded(context, lambda: self._answer(request.approval))
+        return approvals_pb2.AnswerResponse(hold=status_of(after))
+
+    async def _one(self, hold_id: str) -> Tally | Refusal:
+        stored = await self._holds.find(hold_id)
+        return await self._tally(stored) if stored is not None else _no_hold()
+
+    async def _tally(self, stored: bytes) -> Tally | Refusal:
+        in_force = self._configuration.current
+        if in_force is None:
+            return Refusal(Reason.BEACON_STALE, "no configuration is in force")
+        bench = bench_of(in_force, self._wall_ms())
+        first = tally(stored, (), bench)
+        if isinstance(first, Refusal):
+            return first
+        return tally(stored, await self._holds.answers(first.hold), bench)
+
+    async def _answer(self, signed: Signed) -> Tally | Refusal:
+        in_force = self._configuration.current
+        if in_force is None:
+            return Refusal(Reason.BEACON_STALE, "no configuration is in force")
+        named = strict_parse(Approval, signed.payload)  # to find the hold; verified against it below
+        stored = await self._holds.find(named.hold_id) if isinstance(named, Approval) else None
+        if stored is None:
+            return _no_hold()
+        before = await self._tally(stored)
+        if isinstance(before, Refusal):
+            return before
+        if before.state in _ENDED:
+            return Refusal(_ENDED[before.state])
+        vote = read_answer(stored, signed, bench_of(in_force, self._wall_ms()))
+        if isinstance(vote, Refusal):
+            return Refusal(Reason.APPROVAL_INVALID, f"{vote.reason}: {vote.detail}")
+        if not await self._holds.answer(before.hold, vote.approval.approver, signed):
+            return Refusal(Reason.APPROVAL_INVALID, f"`{vote.approval.approver}` has answered already")
+        await self._journal.append_acked(EventKind.APPROVAL_VOTED, **_vote_fields(vote))
+        self._announcer.tell(notice_of(NoticeKind.VOTED, vote.hold))
+        return await self._tally(stored)
+
+
+_ENDED: Final = {
+    HoldState.REJECTED: Reason.HOLD_REJECTED,
+    HoldState.EXPIRED: Reason.HOLD_EXPIRED,
+    HoldState.EDITED: Reason.HOLD_EDITED,
+}
+
+
+def _no_hold() -> Refusal:
+    return Refusal(Reason.APPROVAL_INVALID, "no such hold")
+
+
+def _vote_fields(vote: Vote) -> dict[str, Any]:
+    answer = ApprovalAnswer.Name(vote.approval.answer).removeprefix("APPROVAL_ANSWER_").lower()
+    return hold_fields(vote.hold) | {
+        "approvals": (vote.approval.approver,),
+        "rule_ids": tuple(vote.approval.rule_ids),
+        "detail": f"{answer} as {vote.approval.role}",
+    }
+
+
+def status_of(found: Tally) -> approvals_pb2.HoldStatus:
+    """Return how a hold stands, as it goes over the wire."""
+    return approvals_pb2.HoldStatus(
+        hold=canonical(found.hold),
+        state=STATES[found.state],
+        missing=[
+            HoldRequirement(rule_id=need.rule_id, role=need.role, quorum=need.quorum)
+            for need in found.missing
+        ],
+        approvals=found.answers,
+        approvers=found.approvers,
+    )

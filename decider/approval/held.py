@@ -1,0 +1,92 @@
+"""A call that waits for people: whom it waits for, and the hold that they are shown. Pure."""
+
+from typing import Final
+
+from decider.decision.envelope import Envelope
+from decider.decision.verdict import Facts, Moment, Verdict, decision_of, deny
+from decider.in_force.in_force import InForce
+from decider.task.contract import CONTRACT_RULE, needs_approval
+from licet.hold import HOLD_VERSION, Requirement, hold_id
+from licet.refusal import MESSAGE, Reason, Refusal
+from licet.tier import CallClass
+from licet.v1.decision_pb2 import DecisionType
+from licet.v1.hold_pb2 import Hold, HoldRequirement
+
+HOLD_LIFE_MS: Final = 24 * 3_600_000
+"""How long a hold waits for people, in ms."""
+
+CATALOG_RULE: Final = "catalog-approvers"
+"""The rule id under which the catalog's own demand for approvers stands."""
+
+DRIFT_RULE: Final = "catalog-drift"
+"""The rule id under which calls wait of a method that is served otherwise than its catalog lists it."""
+
+STANDING_RULES: Final = frozenset({CATALOG_RULE, CONTRACT_RULE, DRIFT_RULE})
+"""Rule ids of what needs people whatever the rules say."""
+
+
+def standing_requirements(
+    envelope: Envelope, limits: tuple[Requirement, ...], lifted: tuple[Requirement, ...]
+) -> tuple[Requirement, ...]:
+    """Return whom catalog, contract, drift and limits demand, but for those who have approved."""
+    method, contract = envelope.method, envelope.task.contract
+    asked = limits
+    if method.call_class is CallClass.PRIVILEGED:
+        catalog = (Requirement(CATALOG_RULE, quota.role, quota.quorum) for quota in method.approvers)
+        asked = (*asked, *catalog)
+    if envelope.drifted:
+        asked = (*asked, Requirement(DRIFT_RULE, envelope.catalog.owner_role, 1))
+    if contract is not None and needs_approval(contract, method.operation):
+        asked = (*asked, Requirement(CONTRACT_RULE, contract.approver, 1))
+    return tuple(requirement for requirement in asked if requirement not in lifted)
+
+
+def held(
+    envelope: Envelope,
+    facts: Facts,
+    requirements: tuple[Requirement, ...],
+    in_force: InForce,
+    moment: Moment,
+) -> Verdict:
+    """Return the verdict that the call waits for the people that `requirements` name."""
+    rule_ids = tuple(sorted({requirement.rule_id for requirement in requirements}))
+    decision = decision_of(envelope, in_force, moment, DecisionType.DECISION_TYPE_HOLD, rule_ids)
+    task = envelope.task
+    facts_json = facts.canonical
+    hold = Hold(
+        version=HOLD_VERSION,
+        hold_id=hold_id(envelope.spend_id, envelope.call_digest, requirements, facts_json),
+        environment=in_force.config.environment,
+        spend_id=envelope.spend_id,
+        call_digest=envelope.call_digest,
+        tenant=task.tenant,
+        principal=task.principal,
+        agent=task.agent,
+        task_id=task.task_id,
+        method=envelope.method.path,
+        resource=envelope.resource,
+        requirements=[
+            HoldRequirement(rule_id=need.rule_id, role=need.role, quorum=need.quorum)
+            for need in sorted(requirements, key=lambda need: (need.rule_id, need.role))
+        ],
+        text=envelope.summary,
+        generation=in_force.generation,
+        expires_at_ms=min(moment.now_ms + HOLD_LIFE_MS, task.not_after_ms),
+        excluded_approvers=sorted({task.principal, task.agent, task.caller, *envelope.editors}),
+        facts_json=facts_json,
+        audience=envelope.catalog.audience,
+        risk_flags=envelope.risk_flags,
+        traceparent=moment.traceparent,
+    )
+    decision.hold_id = hold.hold_id
+    decision.reason = MESSAGE[Reason.HELD]
+    roles = ", ".join(f"{need.quorum} × {need.role}" for need in hold.requirements)
+    return Verdict(decision, Refusal(Reason.HELD), roles, hold)
+
+
+def end_hold(envelope: Envelope, reason: Reason, was: Verdict, in_force: InForce, moment: Moment) -> Verdict:
+    """Return the denial of a call whose hold was rejected or ran out."""
+    verdict = deny(envelope, Refusal(reason), in_force, moment)
+    verdict.decision.hold_id = was.decision.hold_id
+    verdict.decision.rule_ids.extend(was.decision.rule_ids)
+    return verdict

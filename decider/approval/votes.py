@@ -1,0 +1,134 @@
+"""How a hold stands, by the answers to it. Pure.
+
+Guarantees: only verified answers to the hold's exact bytes count (licet.hold), nobody who asked for the call
+counts, nobody counts twice, and one REJECT ends it. ESCALATE lifts nothing: whoever escalates has answered
+and leaves it to others. EDIT ends it as well: earlier answers are void, and the narrowed call is another
+hold. A hold is judged at the moment it is used: past its end it is expired, whoever approved.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from decider.in_force.in_force import InForce
+from licet.hold import Requirement, Vote, open_requirements, read_approval, requirements_of
+from licet.keys import KeySet
+from licet.refusal import Reason, Refusal
+from licet.revocation import Revocations
+from licet.statement import canonical, strict_parse
+from licet.v1.hold_pb2 import Approval, ApprovalAnswer, ApprovalProof, Hold
+from licet.v1.statement_pb2 import Signed
+
+
+class HoldState(StrEnum):
+    """How a hold stands; names as in licet.v1.HoldState."""
+
+    OPEN = "OPEN"
+    LIFTED = "LIFTED"
+    REJECTED = "REJECTED"
+    EXPIRED = "EXPIRED"
+    EDITED = "EDITED"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How a hold stands, what it still waits for, who approved, and the answers that prove it."""
+
+    hold: Hold
+    state: HoldState
+    missing: tuple[Requirement, ...]
+    approvers: tuple[str, ...]
+    answers: tuple[Signed, ...]
+    proofs: tuple[ApprovalProof, ...]
+    """The approvals alone, as they travel with a privileged call."""
+    edit: Approval | None = None
+    """The answer that narrows the call; of several at once the one of the first name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Against what answers are verified."""
+
+    environment: str
+    generation: int
+    keys: KeySet
+    revocations: Revocations
+    now_ms: int
+
+
+def bench_of(in_force: InForce, now_ms: int) -> Bench:
+    """Return what answers are verified against."""
+    environment, generation = in_force.config.environment, in_force.generation
+    return Bench(environment, generation, in_force.keys, in_force.revocations, now_ms)
+
+
+def read_hold(stored: bytes) -> Hold | Refusal:
+    """Return the hold that a stored record spells, or why it is none."""
+    return strict_parse(Hold, stored)
+
+
+def read_answer(stored: bytes, signed: Signed, bench: Bench) -> Vote | Refusal:
+    """Return the verified answer to exactly this hold, or why it does not count."""
+    proof = ApprovalProof(hold=stored, approval=signed)
+    vote = read_approval(
+        canonical(proof),
+        bench.keys,
+        environment=bench.environment,
+        now_ms=bench.now_ms,
+        revocations=bench.revocations,
+    )
+    if isinstance(vote, Refusal):
+        return vote
+    if vote.hold.generation != bench.generation:
+        return Refusal(Reason.APPROVAL_INVALID, "the hold is of another generation")
+    if vote.approval.approver in vote.hold.excluded_approvers:
+        return Refusal(Reason.APPROVAL_INVALID, "who asked for the call may not answer it")
+    return vote
+
+
+def tally(stored: bytes, answers: Sequence[Signed], bench: Bench) -> Tally | Refusal:
+    """Return how the hold in `stored` stands; answers that do not verify count for nothing."""
+    hold = read_hold(stored)
+    if isinstance(hold, Refusal):
+        return hold
+    votes: dict[str, tuple[Vote, Signed]] = {}
+    for signed in answers:
+        vote = read_answer(stored, signed, bench)
+        if isinstance(vote, Vote):
+            votes.setdefault(vote.approval.approver, (vote, signed))
+    approving = [vote for vote, _ in votes.values() if _approves(vote.approval)]
+    missing = open_requirements(approving) if approving else requirements_of(hold)
+    return Tally(
+        hold=hold,
+        state=_state(hold, [vote.approval for vote, _ in votes.values()], missing, bench.now_ms),
+        missing=missing,
+        approvers=tuple(sorted(vote.approval.approver for vote in approving)),
+        answers=tuple(signed for _, signed in votes.values()),
+        proofs=tuple(
+            ApprovalProof(hold=stored, approval=signed)
+            for vote, signed in votes.values()
+            if _approves(vote.approval)
+        ),
+        edit=_edit(vote.approval for vote, _ in votes.values()),
+    )
+
+
+def _approves(approval: Approval) -> bool:
+    return approval.answer == ApprovalAnswer.APPROVAL_ANSWER_APPROVE
+
+
+def _edit(answers: Iterable[Approval]) -> Approval | None:
+    edits = [one for one in answers if one.answer == ApprovalAnswer.APPROVAL_ANSWER_EDIT]
+    return min(edits, key=lambda one: one.approver, default=None)
+
+
+def _state(
+    hold: Hold, answers: Sequence[Approval], missing: tuple[Requirement, ...], now_ms: int
+) -> HoldState:
+    if any(answer.answer == ApprovalAnswer.APPROVAL_ANSWER_REJECT for answer in answers):
+        return HoldState.REJECTED
+    if now_ms >= hold.expires_at_ms:
+        return HoldState.EXPIRED
+    if _edit(answers) is not None:
+        return HoldState.EDITED
+    return HoldState.OPEN if missing else HoldState.LIFTED

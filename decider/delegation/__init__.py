@@ -1,0 +1,1 @@
+"""The registry of delegations, and the command that hands authority down."""

@@ -1,0 +1,1 @@
+"""The loop breaker: calls that repeat themselves without end are stopped."""
