@@ -1,4 +1,4 @@
-"""Verification over the store: reads what audit.proof.verify checks, in order, holding none of it in memory."""
+"""Verification over the store: reads what audit.proof.verify checks, in order, not all of it in memory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
