@@ -87,7 +87,7 @@ fmt: $(DEV_STAMP) ## format code and protos
 	@$(BIN)/buf format --write
 
 test: $(DEV_STAMP) ## all tests but the soak; ARGS="-k name" for pytest
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m "not soak" $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not soak" $(ARGS)
 
 soak: $(DEV_STAMP) ## the tests that run for minutes
 	@$(BIN)/pytest -m soak --timeout 3600 $(ARGS)

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 PING_INTERVAL_S: Final = 1
 MAX_OUTSTANDING_PINGS: Final = 2
 CONNECT_TIMEOUT_S: Final = 2
+_CANCEL_AGAIN_S: Final = 0.5
 RECONNECT_WAIT_S: Final = 0.2
 """Short, because beacons end writes after 5 s."""
 
@@ -163,8 +164,11 @@ async def _open(connection: Connection, settings: NatsSettings, name: str, *, fo
 
 
 async def _abandon(connection: Connection, attempt: "asyncio.Future[None]") -> None:
-    attempt.cancel()
-    await asyncio.gather(attempt, return_exceptions=True)
+    while not attempt.done():  # nats-py at times takes a cancellation for a failed try, and tries again
+        attempt.cancel()
+        await asyncio.wait({attempt}, timeout=_CANCEL_AGAIN_S)
+    if not attempt.cancelled():
+        attempt.exception()  # seen: whoever gave up has said why
     try:
         await connection.close()
     except (NoServersError, NatsError, OSError):

@@ -194,6 +194,7 @@ def test_the_doctor_finds_nothing_wrong_in_any_pod(cluster: Cluster) -> None:
     }
 
 
+@pytest.mark.soak
 def test_the_doctor_names_deciders_and_stores_that_are_away_and_only_these(cluster: Cluster) -> None:
     door = next(pod for name, pod in cluster.node.pods.items() if name.startswith(DOOR))
     reconciler = next(pod for name, pod in cluster.node.pods.items() if "reconciler" in name)

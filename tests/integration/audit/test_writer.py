@@ -265,6 +265,7 @@ async def test_stream_that_went_back_stops_the_writer_with_words(house: Any, eve
     assert house.store.value("SELECT count() FROM events") == 50
 
 
+@pytest.mark.soak
 @pytest.mark.asyncio
 @pytest.mark.timeout(240)
 async def test_catching_up_does_not_grow_in_memory(house: Any, event: Any) -> Any:

@@ -229,6 +229,25 @@ async def test_wrong_credentials_fail_at_once_for_services_too(nats: NatsWorld, 
             await connect(NatsSettings(nats.server.url, "decider", tmp_path / "wrong"), "t", forever=forever)
 
 
+async def test_a_try_that_takes_its_cancellation_for_a_failed_try_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cancelled = 0
+
+    async def stubborn(*_: Any, **__: Any) -> None:
+        nonlocal cancelled
+        while cancelled < 2:
+            try:
+                await asyncio.sleep(3_600)
+            except asyncio.CancelledError:
+                cancelled += 1
+
+    monkeypatch.setattr("licet.streams.connection._open", stubborn)
+    with pytest.raises(StoreUnavailable):
+        await connect(NatsSettings("nats://127.0.0.1:1"), "t", within_s=0.01)
+    assert cancelled == 2
+
+
 async def test_no_server_is_said_to_be_unavailable(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="no nats server"):
         await connect(NatsSettings("nats://127.0.0.1:1"), "t", within_s=0.5)
