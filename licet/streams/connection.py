@@ -171,5 +171,5 @@ async def _abandon(connection: Connection, attempt: "asyncio.Future[None]") -> N
         attempt.exception()  # seen: whoever gave up has said why
     try:
         await connection.close()
-    except (NoServersError, NatsError, OSError):
+    except (NoServersError, NatsError, OSError, AssertionError):  # the last: it never began to connect
         logger.debug("nats.not_closed")

@@ -248,6 +248,12 @@ async def test_a_try_that_takes_its_cancellation_for_a_failed_try_is_cancelled_a
     assert cancelled == 2
 
 
+async def test_a_password_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    absent = tmp_path / "absent"
+    with pytest.raises(StoreUnavailable, match="absent"):
+        await connect(NatsSettings("nats://127.0.0.1:1", "decider", absent), "t")
+
+
 async def test_no_server_is_said_to_be_unavailable(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="no nats server"):
         await connect(NatsSettings("nats://127.0.0.1:1"), "t", within_s=0.5)
