@@ -10,7 +10,7 @@ import pytest
 from examples.refund.demo.house import House
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # ends with the folder: an idle house costs half a core
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     directory: Path = tmp_path_factory.mktemp("h")
     with pytest.MonkeyPatch.context() as patch:
