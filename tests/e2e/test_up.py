@@ -176,7 +176,7 @@ def test_a_killed_up_leaves_no_child_and_starts_again(tmp_path: Path) -> None:
         second.refund("call_1")
 
 
-@pytest.mark.parametrize("part", ["decider", "sidecar-finance-0"])
+@pytest.mark.parametrize("part", ["decider", pytest.param("sidecar-finance-0", marks=pytest.mark.soak)])
 def test_up_ends_with_the_log_of_a_part_that_died(tmp_path: Path, part: str) -> None:
     with running(tmp_path / "d") as up:
         pids = up.addresses["pids"]

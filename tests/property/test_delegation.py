@@ -131,7 +131,7 @@ CALLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(chains(), CALLS, st.integers(0, 3), st.integers(0, 2))
 def test_what_the_last_link_accepts_every_link_before_it_accepts(
     made: tuple[Chain, list[Delegation]], wish: dict[str, Any], past_ms: int, calls: int
@@ -147,7 +147,7 @@ def test_what_the_last_link_accepts_every_link_before_it_accepts(
     assert (whole is None) == all(accepted)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_changed_bytes_are_no_delegation(data: st.DataObject) -> None:
     signed = sign(first())
@@ -158,7 +158,7 @@ def test_changed_bytes_are_no_delegation(data: st.DataObject) -> None:
     assert isinstance(read_delegation(signed, KEYS, now_ms=NOW), Refusal)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_signed_bytes_are_read_or_refused(payload: bytes) -> None:
     signed = signing_key("delegator").sign(PayloadType.DELEGATION, payload)

@@ -240,7 +240,7 @@ class Spending(RuleBasedStateMachine):
 
 TestSpending = Spending.TestCase
 TestSpending.settings = settings(
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

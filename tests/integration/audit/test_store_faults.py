@@ -13,7 +13,7 @@ from audit.store.stored import House, Stored
 from audit.writing.repeats import Repeats
 from licet.streams import subject_audit
 
-KILLS = 4
+KILLS = 2
 AUDIT = "LICET_AUDIT_dev"
 SUBJECT = subject_audit("dev", "decider", "main")
 OWNER = House("dev", "licet.local", None)

@@ -17,7 +17,7 @@ from audit.store.stored import Stored
 from audit.writing.writer import batches, read_position, repair_calls
 from licet.streams import subject_audit
 
-KILLS = 10
+KILLS = 6
 OWNER = Owner("dev", "licet.local", None)
 AUDIT = "LICET_AUDIT_dev"
 SUBJECT = "licet.audit.dev.decider.main"
