@@ -7,7 +7,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+# One more than the cores of a small machine: many tests wait for processes.
+WORKERS ?= 3
 
 # A stamp is named for the hash of what it installed, so a changed lock or project file installs again and nothing else does.
 hash = $(shell cat requirements/$(1).lock pyproject.toml | sha256sum | cut -c1-16)

@@ -16,6 +16,8 @@ import pytest
 
 HERE = Path(__file__).parent
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in HERE.glob("fuzz_*.py"))
+SOAK_ONLY = frozenset({"ceilings"})
+"""What they read is signed, and the arguments beside it were walked, which has a target of its own."""
 SECONDS = int(os.environ.get("LICET_FUZZ_SECONDS", "30"))
 SOAK_SECONDS = int(os.environ.get("LICET_SOAK_FUZZ_SECONDS", "300"))
 BROKEN = '''"""Never more than two bytes: broken on purpose."""
@@ -45,7 +47,7 @@ def check(target: str, seconds: int, artifacts: Path) -> None:
     assert runs > 100 * seconds, "too slow to find anything"
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [target for target in TARGETS if target not in SOAK_ONLY])
 def test_invariant_holds_under_fuzzing(target: str, tmp_path: Path) -> None:
     check(target, SECONDS, tmp_path)
 

@@ -167,6 +167,7 @@ def test_the_keys_job_adds_nothing_once_the_root_key_is_offline(cluster: Cluster
         cluster.node.store.objects["secrets", "licet-root-key"] = root
 
 
+@pytest.mark.soak
 def test_the_doctor_finds_nothing_wrong_in_any_pod(cluster: Cluster) -> None:
     looked_at = set()
     for pod in cluster.node.pods.values():
