@@ -345,7 +345,7 @@ async def test_three_servers_keep_acked_spends_over_a_kill_of_each(tmp_path: Pat
             acked += await publish_some(publisher, len(acked), 40)
             await asyncio.to_thread(server.start, 30)
         position = await caught_up(setup, len(acked))
-        assert await check_streams(setup, ENVIRONMENT, replicas=3) == ()
+        assert await checked(setup) == ()
         assert len(set(acked)) == 80 * kills
         assert position.last_seq == position.log_origin_seq == 80 * kills
     finally:
@@ -363,6 +363,14 @@ async def caught_up(setup: Connection, count: int) -> SpendPosition:
             with contextlib.suppress(StoreUnavailable, StoreRefused):  # a new leader is being elected
                 position = await spend_position(setup, ENVIRONMENT)
     return position
+
+
+async def checked(setup: Connection) -> tuple[str, ...]:
+    """Check the streams, once each of them has a leader again."""
+    async with asyncio.timeout(100):
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                return tuple(map(str, await check_streams(setup, ENVIRONMENT, replicas=3)))
 
 
 async def publish_some(publisher: Publisher, start: int, count: int) -> list[int]:

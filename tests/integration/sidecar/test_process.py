@@ -59,31 +59,28 @@ class Served:
     """`licet sidecar serve` in a process of its own."""
 
     def __init__(
-        self, rig: Rig, settings: SidecarSettings, process: Any, port: int, health_port: int
+        self, rig: Rig, settings: SidecarSettings, process: Any, log: Path, ports: tuple[int, int]
     ) -> None:
-        self.rig, self.settings, self.process = rig, settings, process
-        self.port, self.health_port = port, health_port
+        self.rig, self.settings, self.process, self.log = rig, settings, process, log
+        self.port, self.health_port = ports
 
     @classmethod
     async def start(cls, rig: Rig, **changes: Any) -> "Served":
-        files = [rig.directory / f"{name}-{os.urandom(4).hex()}" for name in ("port", "health")]
+        *files, log = [rig.directory / f"{name}-{os.urandom(4).hex()}" for name in ("port", "health", "log")]
         settings = rig.settings(port_file=files[0], health_port_file=files[1], **changes)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "licet",
-            "sidecar",
-            "serve",
-            env=environment_of(settings),
-            stderr=asyncio.subprocess.PIPE,
-        )
+        command = (sys.executable, "-m", "licet", "sidecar", "serve")
+        with log.open("wb") as stderr:  # a pipe that nobody reads would stop a door that says much
+            process = await asyncio.create_subprocess_exec(
+                *command, env=environment_of(settings), stderr=stderr
+            )
         rig.served.append(process)
         deadline = time.monotonic() + 60
         while not all(file.exists() for file in files):
-            assert process.returncode is None, (await process.stderr.read()).decode()
+            assert process.returncode is None, log.read_text()
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
-        served = cls(rig, settings, process, *(int(file.read_text()) for file in files))
+        port, health_port = (int(file.read_text()) for file in files)
+        served = cls(rig, settings, process, log, (port, health_port))
         while not (await served.ready())["ready"]:
             assert time.monotonic() < deadline, await served.ready()
             await asyncio.sleep(0.05)
@@ -101,10 +98,9 @@ class Served:
 
     async def ended(self) -> tuple[int, list[dict[str, Any]]]:
         """Wait for its end; return exit status and log lines."""
-        _, log = await asyncio.wait_for(self.process.communicate(), 30)
-        return self.process.returncode, [
-            json.loads(line) for line in log.decode().splitlines() if line.startswith("{")
-        ]
+        await asyncio.wait_for(self.process.wait(), 60)
+        lines = self.log.read_text().splitlines()
+        return self.process.returncode, [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def environment_of(settings: SidecarSettings) -> dict[str, str]:
