@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from audit.judging.fence import CertificateFiles
 from audit.store.client import StoreAddress
 from audit.store.migrate import MAX_RETENTION_DAYS, PAYLOAD_DAYS, RETENTION_DAYS, Layout
-from licet.identity import TRUST_DOMAIN_DEV, subject_token
+from licet.identity import TRUST_DOMAIN_DEV, check_credentials, subject_token
 from licet.log import Level
 
 MAX_BATCH_ROWS: Final = 100_000
@@ -110,12 +110,7 @@ class AuditSettings(StoreSettings):
     @model_validator(mode="after")
     def _one_way_to_an_identity(self) -> Self:
         files = (self.tls_certificate_file, self.tls_key_file, self.tls_ca_file)
-        if any(files) and not all(files):
-            raise ValueError(
-                "mTLS needs all of LICET_TLS_CERTIFICATE_FILE, LICET_TLS_KEY_FILE and LICET_TLS_CA_FILE"
-            )
-        if any(files) and self.dev_identity:
-            raise ValueError("LICET_DEV_IDENTITY and TLS exclude one another")
+        check_credentials(files, development=self.dev_identity)
         return self
 
     @property

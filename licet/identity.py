@@ -6,11 +6,15 @@ holds an id: that is the transport's word.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 TRUST_DOMAIN_DEV = "licet.local"
 """Trust domain of the identities that are made for development."""
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""Where identities that callers only claim are believed, in development."""
 
 MAX_SPIFFE_ID_BYTES = 2048
 """SPIFFE-ID 2.3: implementations must support, and must not make, more."""
@@ -96,6 +100,36 @@ def reconciler_id(trust_domain: str, environment: str) -> str:
 def audit_writer_id(trust_domain: str, environment: str) -> str:
     """Return the id of an environment's audit writer; raises ValueError on a name that is none."""
     return _build(trust_domain, environment, "audit-writer")
+
+
+def check_credentials(files: Sequence[object], *, development: bool) -> None:
+    """Refuse settings that leave open as whom a process speaks; `files` are certificate, key and authority.
+
+    Raises:
+        ValueError: only some of the files are named, or development identities beside them.
+    """
+    if any(files) and not all(files):
+        raise ValueError(
+            "mTLS needs all of LICET_TLS_CERTIFICATE_FILE, LICET_TLS_KEY_FILE and LICET_TLS_CA_FILE"
+        )
+    if any(files) and development:
+        raise ValueError("LICET_DEV_IDENTITY and TLS exclude one another")
+
+
+def check_server_credentials(files: Sequence[object], *, development: bool, listen: str) -> None:
+    """Refuse settings under which callers would have no identity that anything proves.
+
+    Raises:
+        ValueError: as `check_credentials`, or neither way is set, or development identities beyond loopback.
+    """
+    check_credentials(files, development=development)
+    if not any(files) and not development:
+        raise ValueError(
+            "callers would have no identity: set the three LICET_TLS_*_FILE, "
+            "or LICET_DEV_IDENTITY=true on loopback"
+        )
+    if development and listen.rpartition(":")[0] not in LOOPBACK:
+        raise ValueError(f"LICET_DEV_IDENTITY holds on loopback only, not on `{listen}`")
 
 
 def _build(trust_domain: str, *segments: str) -> str:

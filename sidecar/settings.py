@@ -10,10 +10,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from licet.identity import TRUST_DOMAIN_DEV, subject_token
+from licet.identity import TRUST_DOMAIN_DEV, check_server_credentials, subject_token
 from licet.log import Level
-
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def _address(text: str) -> str:
@@ -114,17 +112,5 @@ class SidecarSettings(BaseSettings):
     @model_validator(mode="after")
     def _one_way_to_an_identity(self) -> Self:
         files = (self.tls_certificate_file, self.tls_key_file, self.tls_ca_file)
-        if any(files) and not all(files):
-            raise ValueError(
-                "mTLS needs all of LICET_TLS_CERTIFICATE_FILE, LICET_TLS_KEY_FILE and LICET_TLS_CA_FILE"
-            )
-        if not any(files) and not self.dev_identity:
-            raise ValueError(
-                "callers would have no identity: set the three LICET_TLS_*_FILE, "
-                "or LICET_DEV_IDENTITY=true on loopback"
-            )
-        if self.dev_identity and any(files):
-            raise ValueError("LICET_DEV_IDENTITY and TLS exclude one another")
-        if self.dev_identity and self.listen.rpartition(":")[0] not in LOOPBACK:
-            raise ValueError(f"LICET_DEV_IDENTITY holds on loopback only, not on `{self.listen}`")
+        check_server_credentials(files, development=self.dev_identity, listen=self.listen)
         return self
