@@ -209,7 +209,7 @@ class BudgetBook:
                     raise
                 self.lost += 1
                 fresh = await self._look_again(draft)
-                await asyncio.sleep(random.uniform(0, min(attempt * BACK_OFF_S, MAX_BACK_OFF_S)))  # noqa: S311
+                await asyncio.sleep(random.uniform(0, min(attempt * BACK_OFF_S, MAX_BACK_OFF_S)))  # noqa: S311 - no secret: spreads retries
                 continue
             except StoreUnavailable:
                 await self._forget(draft)
