@@ -18,7 +18,7 @@ import grpc.aio
 from google.protobuf import descriptor_pool, json_format, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from licet.embedded.process import free_port
+from licet.embedded.ports import free_port
 
 PACKAGE = "@cerbos/cerbos-linux-x64"
 VERSION = "0.55.0"

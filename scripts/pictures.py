@@ -25,7 +25,8 @@ import licet.embedded  # noqa: F401, E402 - before grpc
 from examples.refund.demo.evidence import wait_for_spans  # noqa: E402 - the repository comes first
 from examples.refund.demo.house import House  # noqa: E402 - as above
 from examples.refund.demo.story import Ungated, tell_gated, tell_ungated  # noqa: E402 - as above
-from licet.embedded.process import Process, accepts_tcp, free_port  # noqa: E402 - as above
+from licet.embedded.ports import free_port  # noqa: E402 - as above
+from licet.embedded.process import Process, accepts_tcp  # noqa: E402 - as above
 from licet.embedded.trace_send import send  # noqa: E402 - as above
 
 PICTURES = ROOT / "docs" / "pictures"

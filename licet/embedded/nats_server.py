@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from licet.embedded.nats_accounts import accounts, users
+from licet.embedded.ports import keep_ports
 from licet.embedded.process import on_a_leash
 from licet.keyfile import DIRECTORY_MODE, SECRET_MODE, write_new
 from licet.streams import NatsSettings
@@ -80,7 +81,7 @@ class NatsServer:
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
         self._passwords.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
-        self.ports = _kept_ports(directory / "ports.json")
+        self.ports = _keep_ports(directory)
         for user in users(self.tools):
             make_password(self.password_file(user))
 
@@ -257,7 +258,7 @@ class NatsCluster:
         sync_always: bool = False,
     ) -> None:
         names = [f"n{number}" for number in range(1, size + 1)]
-        routes = [_kept_ports(directory / name / "ports.json")["route"] for name in names]
+        routes = [_keep_ports(directory / name)["route"] for name in names]
         self._parts = [ClusterPart("licet", name, routes) for name in names]
         self.servers = tuple(
             NatsServer(
@@ -321,18 +322,9 @@ def make_password(path: Path) -> None:
         write_new(path, f"{secrets.token_hex(24)}\n".encode(), SECRET_MODE)
 
 
-def _kept_ports(path: Path) -> dict[str, int]:
-    """Return the ports in `path`; at the first call three free ones, all held open until all are known."""
-    with suppress(FileNotFoundError):
-        return {str(name): int(port) for name, port in json.loads(path.read_text("ascii")).items()}
-    path.parent.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
-    names = ("client", "monitor", "route")
-    held = [socket.create_server((LOOPBACK, 0)) for _ in names]
-    ports = {name: int(listener.getsockname()[1]) for name, listener in zip(names, held, strict=True)}
-    for listener in held:
-        listener.close()
-    write_private(path, json.dumps(ports))
-    return ports
+def _keep_ports(directory: Path) -> dict[str, int]:
+    directory.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+    return keep_ports(directory / "ports.json", ("client", "monitor", "route"))
 
 
 def write_private(path: Path, text: str) -> None:

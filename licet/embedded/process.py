@@ -191,13 +191,6 @@ def accepts_tcp(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def free_port() -> int:
-    """Give a loopback port that is free now; another process may take it before it is used."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def on_a_leash(command: Sequence[str]) -> tuple[str, ...]:
     """Return a command that runs `command` in the same process, to be ended when its parent dies.
 

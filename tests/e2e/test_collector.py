@@ -20,7 +20,8 @@ from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
 from licet import telemetry, tracing
 from licet.client import Client
 from licet.embedded.dev_keys import make_dev_keys
-from licet.embedded.process import Process, accepts_tcp, free_port
+from licet.embedded.ports import free_port
+from licet.embedded.process import Process, accepts_tcp
 from licet.embedded.project import read_project
 from licet.embedded.stack import Stack
 from licet.identity import TRUST_DOMAIN_DEV

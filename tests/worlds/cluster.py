@@ -19,7 +19,8 @@ from licet.client import Client
 from licet.client.exchange import Step
 from licet.embedded.nats_accounts import AUDIT_WRITER, DECIDER, RECONCILER, SETUP, sidecar_user
 from licet.embedded.nats_server import NatsServer
-from licet.embedded.process import Process, accepts_tcp, free_port
+from licet.embedded.ports import free_port
+from licet.embedded.process import Process, accepts_tcp
 from licet.spend import reserve_payload
 from licet.statement import PayloadType, SigningKey, canonical
 from licet.streams import Publisher, connect, subject_spend

@@ -7,7 +7,7 @@ import pytest
 
 from audit.writing.writer import Position, StreamWriter
 from licet import metrics
-from licet.embedded.process import free_port
+from licet.embedded.ports import free_port
 from tests.integration.audit.test_writer import AUDIT, stored
 from tests.worlds.scrape import samples, total
 
