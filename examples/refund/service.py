@@ -170,8 +170,15 @@ def ungated(environ: Mapping[str, str]) -> tuple[grpc.Server, int]:
     server = _server(Finance(book, refunds, CallsFile(environ.get("LICET_TOOL_CALLS_FILE", "")), spans))
     bound = server.add_insecure_port(f"{host}:{port}")
     if port_file := environ.get("LICET_PORT_FILE"):
-        Path(port_file).write_text(f"{bound}\n")
+        _tell(bound, Path(port_file))
     return server, bound
+
+
+def _tell(port: int, file: Path) -> None:
+    """Write the port, whole or not at all: whoever waits for the file reads it at once."""
+    partial = file.with_name(f".{file.name}")
+    partial.write_text(f"{port}\n")
+    partial.replace(file)
 
 
 def _server(finance: Finance) -> grpc.Server:
