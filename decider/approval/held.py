@@ -72,7 +72,7 @@ def held(
         text=envelope.summary,
         generation=in_force.generation,
         expires_at_ms=min(moment.now_ms + HOLD_LIFE_MS, task.not_after_ms),
-        excluded_approvers=sorted({task.principal, task.agent, task.caller, *envelope.editors}),
+        excluded_approvers=_interested(envelope, in_force),
         facts_json=facts_json,
         audience=envelope.catalog.audience,
         risk_flags=envelope.risk_flags,
@@ -82,6 +82,17 @@ def held(
     decision.reason = MESSAGE[Reason.HELD]
     roles = ", ".join(f"{need.quorum} × {need.role}" for need in hold.requirements)
     return Verdict(decision, Refusal(Reason.HELD), roles, hold)
+
+
+def _interested(envelope: Envelope, in_force: InForce) -> list[str]:
+    """Return who has a hand in the call and so may not approve it.
+
+    Whom it is for, who asks, who handed the authority down, who owns the agent, and who narrowed the call.
+    """
+    task = envelope.task
+    owners = in_force.bundle.rules.entities.owners_of(task.agent)
+    people = (task.principal, task.agent, task.caller, *envelope.delegators, *owners, *envelope.editors)
+    return sorted(set(people))
 
 
 def end_hold(envelope: Envelope, reason: Reason, was: Verdict, in_force: InForce, moment: Moment) -> Verdict:

@@ -15,7 +15,7 @@ from licet.refusal import Refusal
 
 
 def admit(envelope: Envelope, links: Links, in_force: InForce, *, now_ms: int) -> Envelope | Refusal:
-    """Return the envelope with the delegations that it rests on, or why the call is outside."""
+    """Return the envelope with the delegations that it rests on and who made them, or why it is outside."""
     for outside in (
         check_revocations(envelope, in_force),
         check_task(envelope),
@@ -26,7 +26,9 @@ def admit(envelope: Envelope, links: Links, in_force: InForce, *, now_ms: int) -
     found = check_delegation(envelope, links, in_force, now_ms=now_ms)
     if isinstance(found, Refusal):
         return found
-    return replace(envelope, delegations=found) if found != envelope.delegations else envelope
+    if found is None:
+        return envelope
+    return replace(envelope, delegations=found.ids, delegators=found.delegators)
 
 
 def admit_facts(envelope: Envelope, facts: Facts) -> Refusal | None:

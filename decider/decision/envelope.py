@@ -73,6 +73,8 @@ class Envelope:
     """Who narrowed the call: authors of it, who may not approve it."""
     delegations: tuple[str, ...] = ()
     """Ids of the links the call rests on, first to last."""
+    delegators: tuple[str, ...] = ()
+    """Who handed it down over those links: they may not approve it."""
 
     @property
     def summary(self) -> str:

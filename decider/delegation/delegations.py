@@ -89,13 +89,13 @@ def signed_chain(links: Links, last: str) -> tuple[Signed, ...] | Refusal:
 
 def check_delegation(
     envelope: Envelope, links: Links, in_force: InForce, *, now_ms: int
-) -> tuple[str, ...] | Refusal:
-    """Return the ids of the links a call rests on, first to last, or why it is not within them all.
+) -> Chain | Refusal | None:
+    """Return the links a call rests on, or why it is not within them all.
 
     A task without a delegation rests on none: the rules alone say what it may.
     """
     if not envelope.task.delegation:
-        return ()
+        return None
     signed = signed_chain(links, envelope.task.delegation)
     if isinstance(signed, Refusal):
         return signed
@@ -103,7 +103,7 @@ def check_delegation(
     if not isinstance(chain, Chain):
         return chain
     refusal = chain.check(_call(envelope, in_force), now_ms=now_ms, revocations=in_force.revocations)
-    return chain.ids if refusal is None else refusal
+    return chain if refusal is None else refusal
 
 
 def _call(envelope: Envelope, in_force: InForce) -> DelegatedCall:

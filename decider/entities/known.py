@@ -10,7 +10,7 @@ attribute fails its call. At most MAX_ENTITIES.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import cedarpy
@@ -19,6 +19,8 @@ import orjson
 from decider.policy.rules import RulesError, one_line
 
 MAX_ENTITIES: Final = 1_000
+AGENT: Final = "Agent"
+"""The type of who acts."""
 _RESOURCES: Final = re.compile(r"^action [^;]*? resource: \[([^\]]*)\]", re.MULTILINE)
 
 Uid = tuple[str, str]
@@ -42,6 +44,11 @@ class KnownEntities:
         self._added = {uid: one for uid, one in entities.items() if uid[0] in resources}
         standing = [one for uid, one in entities.items() if uid[0] not in resources]
         self._standing = cedarpy.Entities.from_json_str(orjson.dumps(standing).decode(), schema)
+        self._owners = {one["uid"]["id"]: _people(one["attrs"].get("owner")) for one in _agents(standing)}
+
+    def owners_of(self, agent: str) -> tuple[str, ...]:
+        """Return who answers for an agent, by the attribute `owner` of its entity; empty where none says."""
+        return self._owners.get(agent, ())
 
     def with_resource(self, uid: Uid, attributes: Mapping[str, Any]) -> cedarpy.Entities:
         """Return all that rules may look up in a call on a resource with these facts.
@@ -167,6 +174,16 @@ def _circular(entities: Mapping[Uid, dict[str, Any]]) -> list[Uid]:
         if uid in seen:
             found.append(uid)
     return found
+
+
+def _agents(entities: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    return (one for one in entities if one["uid"]["type"] == AGENT)
+
+
+def _people(value: object) -> tuple[str, ...]:
+    """Return one name or several: a schema may declare either."""
+    listed = value if isinstance(value, list) else [value]
+    return tuple(name for name in listed if isinstance(name, str) and name)
 
 
 def _named(uid: Uid) -> dict[str, Any]:
