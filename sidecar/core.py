@@ -204,7 +204,7 @@ class Door:
             call_id = call_id or self._new_call_id()
             call.record.call_id = call_id
             call.trailers = ((CALL_ID, call_id),)
-            obtained = await decider.decide(request, body, call_id=call_id, trace=call.trace.here())
+            obtained = await decider.decide(request, body, call_id=call_id, trace=call.trace)
             if isinstance(obtained, Denied):
                 trailers = (*call.trailers, *obtained.trailers)
                 return Refused(refusal=obtained.refusal, safe=obtained.safe, trailers=trailers)

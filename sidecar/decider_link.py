@@ -12,10 +12,11 @@ from typing import Final
 
 from grpc import aio
 
+from licet import telemetry
 from licet.metadata import DEV_IDENTITY, TASK_ID
-from licet.refusal import Reason, Refusal
+from licet.refusal import Reason, Refusal, Status
 from licet.statement import canonical, parse_signed
-from licet.tracing import TraceContext, inject
+from licet.tracing import OK, inject
 from licet.v1 import decider_pb2, decider_pb2_grpc, decision_pb2
 from licet.v1.statement_pb2 import Signed
 from sidecar.exchange import Request
@@ -23,6 +24,7 @@ from sidecar.parts import Denied, Obtained
 from sidecar.status import licet_reason
 from sidecar.tls_relay import TlsRelay
 from sidecar.tool import signed_bytes
+from sidecar.trace import DoorTrace
 
 BEACON_TIMEOUT_S: Final = 1.0
 ARTIFACT_TIMEOUT_S: Final = 5.0
@@ -123,9 +125,13 @@ class DeciderLink:
         return None if isinstance(signed, Refusal) else signed
 
     async def decide(
-        self, request: Request, body: bytes, *, call_id: str, trace: TraceContext | None
+        self, request: Request, body: bytes, *, call_id: str, trace: DoorTrace
     ) -> Obtained | Denied:
-        """Ask on behalf of the authenticated peer, with the exact bytes; a decider's failure is a denial."""
+        """Ask on behalf of the authenticated peer, with the exact bytes; a decider's failure is a denial.
+
+        The request is a span of the call's trace. A denial, a hold, a refusal are answers; that no decision
+        came is a failure.
+        """
         ask = decider_pb2.DecideRequest(
             method=request.path,
             request=body,
@@ -135,12 +141,22 @@ class DeciderLink:
             on_behalf_of=request.peer,
             audience=self._audience,
         )
-        pairs = (*self._metadata, *(inject(trace) if trace is not None else ()))
-        try:
-            answer = await self._decider().Decide(ask, timeout=DECIDE_TIMEOUT_S, metadata=pairs)
-        except aio.AioRpcError as error:
-            return _failed(error)
-        return _usable(answer)
+        with trace.asking(telemetry.SPAN_DECIDE, self._address) as span:
+            pairs = (*self._metadata, *inject(span.context))
+            obtained: Obtained | Denied
+            try:
+                answer = await self._decider().Decide(ask, timeout=DECIDE_TIMEOUT_S, metadata=pairs)
+            except aio.AioRpcError as error:
+                obtained, status = _failed(error), error.code().name
+            else:
+                obtained, status = _usable(answer), OK
+            if isinstance(obtained, Denied):
+                refusal = obtained.refusal
+                span.set(telemetry.REASON, refusal.reason.value)
+                if refusal.status is Status.UNAVAILABLE or refusal.reason is Reason.DECISION_INVALID:
+                    span.fail(refusal.reason.value)
+            span.answered(status)
+        return obtained
 
 
 def _failed(error: aio.AioRpcError) -> Denied:

@@ -4,7 +4,7 @@ A fake counts only when it passes the same contract tests as the real part (test
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from licet.event import EventKind
 from licet.permit import DoorState, Permit
@@ -14,6 +14,9 @@ from licet.v1 import spend_pb2
 from licet.v1.decision_pb2 import Decision
 from sidecar.exchange import Pairs, Request, ToolAnswer
 from sidecar.outcome import Outcome
+
+if TYPE_CHECKING:
+    from sidecar.trace import DoorTrace
 
 
 class Clock(Protocol):
@@ -125,9 +128,12 @@ class Decider(Protocol):
     """Whom the door asks when the catalog lets it and no permit came (PROTOCOL 2.8)."""
 
     async def decide(
-        self, request: Request, body: bytes, *, call_id: str, trace: TraceContext | None
+        self, request: Request, body: bytes, *, call_id: str, trace: "DoorTrace"
     ) -> Obtained | Denied:
-        """Ask with the exact bytes and the authenticated peer; never raises for what the decider did."""
+        """Ask with the exact bytes and the authenticated peer; never raises for what the decider did.
+
+        The request is a span of `trace`.
+        """
 
 
 class Meter(Protocol):

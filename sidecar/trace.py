@@ -78,6 +78,12 @@ class DoorTrace:
         """Return the context of the door's own span."""
         return self._root.context
 
+    def asking(self, path: str, decider: str) -> Span:
+        """Start the span of a request to the decider at an address; whoever asks says how it ended."""
+        return self._recording.span(
+            path, kind=SpanKind.CLIENT, under=self._root, attributes=rpc(path, decider)
+        )
+
     def forwarding(self, tool: str) -> TraceContext:
         """Start the span of the call to the tool at an address; return what the tool is to hang under."""
         name = self._root.name

@@ -203,6 +203,7 @@ def test_the_doors_spans_are_of_an_rpc_server_and_of_the_tools_client(
         path="/fin.v1.Finance/IssueRefund", metadata=(), peer="", origin="", deadline_ms=None, receive=receive
     )
     trace = DoorTrace(tracing, request)
+    trace.asking(telemetry.SPAN_DECIDE, "[::1]:50051").answered("OK")
     trace.forwarding("unix:/run/tool.sock")
     trace.answered(ToolAnswer(code=getattr(reply, "code", 0)))
     trace.close("door.passed", {}, reply)
@@ -211,7 +212,8 @@ def test_the_doors_spans_are_of_an_rpc_server_and_of_the_tools_client(
     (server,) = (values for _, kind, values, _ in recorded if kind == "server")
     assert server["rpc.response.status_code"] == code
     assert server["rpc.method"] == "fin.v1.Finance/IssueRefund"
-    (client,) = (values for _, kind, values, _ in recorded if kind == "client")
+    asked, client = (values for _, kind, values, _ in recorded if kind == "client")
+    assert (asked["server.address"], asked["server.port"]) == ("::1", 50051)
     assert client["server.address"] == "/run/tool.sock"
     assert "server.port" not in client
 

@@ -1,6 +1,7 @@
 """Decide on call, and masking, at a real door: the decider's answers are real messages under real keys."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,8 +11,12 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 from examples.refund.fin.v1 import finance_pb2
+from licet import telemetry
+from licet.embedded.otlp_receiver import OtlpReceiver
+from licet.embedded.trace_store import TraceStore
 from licet.metadata import CALL_ID, DEV_IDENTITY, PERMIT, TASK_ID
 from licet.statement import PayloadType
+from licet.tracing import TraceContext, extract, inject
 from licet.v1 import decider_pb2, decision_pb2, hold_pb2
 from licet.v1.statement_pb2 import Signed
 from tests.worlds import http2
@@ -62,12 +67,17 @@ def allow(rig: Rig, **changes: Any) -> Callable[[Any], Any]:
 
 
 async def call(
-    rig: Rig, order: str, *pairs: tuple[str, str], path: str = REFUND, body: bytes | None = None
+    rig: Rig,
+    order: str,
+    *pairs: tuple[str, str],
+    path: str = REFUND,
+    body: bytes | None = None,
+    door: int = 0,
 ) -> tuple[str, dict[str, Any], bytes]:
     """Call without permit; return the answer, the trailers and the reply."""
     metadata = ((DEV_IDENTITY, AGENT), (TASK_ID, "task_789"), *pairs)
     body = refund(order).SerializeToString() if body is None else body
-    rpc = rig.channel(rig.sidecars[0].port).unary_unary(path)(body, metadata=metadata)
+    rpc = rig.channel(rig.sidecars[door].port).unary_unary(path)(body, metadata=metadata)
     rig.made += 1
     try:
         reply = await rpc
@@ -238,6 +248,55 @@ async def test_a_decider_that_fails_denies(rig: Rig, code: grpc.StatusCode) -> N
     answer, _, _ = await call(rig, order)
     assert answer == ("DECISION_INVALID" if code is grpc.StatusCode.OK else "EVALUATION_FAILED")
     assert (rig.calls(), rig.refunded(order)) == (calls, 0)
+
+
+async def test_the_request_to_the_decider_is_a_span_between_the_doors_and_the_deciders(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """Without it a slow or silent decider looks like a slow door."""
+    store = TraceStore(tmp_path / "traces.db")
+    receiver = OtlpReceiver(store)
+    receiver.start()
+    sidecar = await rig.add_sidecar(otlp_endpoint=receiver.endpoint)
+    denied = decider_pb2.DecideResponse(
+        decision=decision_pb2.DECISION_TYPE_DENY, refusal=decider_pb2.Refusal(reason="POLICY_DENIED")
+    )
+    told_to: list[TraceContext | None] = []
+
+    class Traced(Asked):
+        async def __call__(self, request: Any, context: Any) -> Any:
+            told_to.append(extract(tuple(context.invocation_metadata())))
+            return await super().__call__(request, context)
+
+    said = {"passed": allow(rig), "POLICY_DENIED": lambda _: denied}
+    said["EVALUATION_FAILED"] = lambda _: grpc.StatusCode.UNAVAILABLE
+    said["DECISION_INVALID"] = lambda _: decider_pb2.DecideResponse()
+    try:
+        for number, (answer, given) in enumerate(said.items()):
+            Traced(rig, given)
+            pairs = inject(TraceContext(f"{number + 1:032x}", "5" * 16))
+            assert (await call(rig, rig.order(), *pairs, door=-1))[0] == answer
+    finally:
+        rig.sidecars.remove(sidecar)
+        await sidecar.stop()
+        receiver.stop()
+    ended = {
+        "passed": ("OK", ""),
+        "POLICY_DENIED": ("OK", ""),
+        "DECISION_INVALID": ("OK", "DECISION_INVALID"),
+    }
+    ended["EVALUATION_FAILED"] = ("UNAVAILABLE", "EVALUATION_FAILED")
+    for number, (answer, context) in enumerate(zip(said, told_to, strict=True)):
+        spans = store.trace(f"{number + 1:032x}")
+        (asked,) = (one for one in spans if one.name == telemetry.SPAN_DECIDE)
+        (door,) = (one for one in spans if one.name == REFUND[1:] and one.kind == "server")
+        assert context is not None
+        assert (asked.kind, asked.span_id, asked.parent_id) == ("client", context.span_id, door.span_id)
+        assert asked.attributes[telemetry.SERVER_PORT] == rig.decider_port
+        assert (asked.attributes[telemetry.RPC_RESPONSE_STATUS_CODE], asked.error) == ended[answer]
+        assert asked.attributes.get(telemetry.REASON, "passed") == answer
+        assert door.error == "", "the door itself failed in nothing"
+    store.close()
 
 
 async def test_a_method_the_catalog_does_not_name_is_not_asked_for(rig: Rig) -> None:
