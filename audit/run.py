@@ -27,6 +27,7 @@ from licet.journal import Journal
 from licet.journal.spool import SpoolError
 from licet.keyfile import read_signing_key
 from licet.log import log
+from licet.metrics import Metrics
 from licet.streams import NatsSettings, Publisher, StreamsError, connect, stream_info, subject_audit
 
 LOG: Final = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ async def reconcile(settings: AuditSettings) -> None:
         metrics=counts,
     )
     try:
-        await _poll(reconciler, cursors, settings.poll_ms / 1000)
+        await _poll(reconciler, cursors, settings.poll_ms / 1000, counts)
     finally:
         if webhook:
             await webhook.drain()
@@ -159,8 +160,10 @@ async def reconcile(settings: AuditSettings) -> None:
         await nc.close()
 
 
-async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float) -> None:
-    """Poll for ever: nothing that a poll raises ends it; what is no outage is said as an error."""
+async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float, counts: Metrics) -> None:
+    """Poll for ever: nothing that a poll raises ends it; what is no outage is logged and counted."""
+    failed = counts.counter(telemetry.METRIC_RECONCILER_FAILURES)
+    failed.begin()
     unexpected = 0
     while True:
         try:
@@ -172,6 +175,7 @@ async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float) 
             await asyncio.sleep(STORE_WAIT_S)
         except Exception as error:
             unexpected += 1
+            failed.add(1)
             log(LOG, logging.ERROR, "reconciler.failed", failures=unexpected, error=repr(error)[:300])
             LOG.debug("reconciler.failed", exc_info=error)
             await asyncio.sleep(min(STORE_WAIT_S * 2 ** min(unexpected, 5), LONGEST_WAIT_S))

@@ -62,6 +62,14 @@ class Counter:
         if self._add is not None:
             self._add(amount, attributes)
 
+    def begin(self, *labels: str) -> None:
+        """Show a sum of nothing under `labels`, so that the first count is seen as a rise.
+
+        Prometheus takes a series that appears for no increase: an alert on `increase(…) > 0` would sleep
+        through the first one. To be called when the process starts, for what alerts ask for.
+        """
+        self.add(0, *labels)
+
 
 class Histogram:
     """Spreads durations over buckets; a value may name the trace that shows what took so long."""

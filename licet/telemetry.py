@@ -116,6 +116,8 @@ BUDGET: Final = "licet.budget"
 """a budget of the bundle or of a task's template, by its name"""
 UNIT: Final = "licet.unit"
 """what a budget counts: `calls`, a currency, or a cost of the catalog"""
+EVIDENCE: Final = "licet.evidence"
+"""which evidence of a step: `decision`, `door`, `spend` or `ledger`"""
 SPOOL: Final = "licet.spool"
 """which spool of a process: `journal` or `outcome`"""
 
@@ -142,6 +144,10 @@ METRIC_UNKNOWN_OUTCOMES: Final = "licet.spend.unknown_outcomes"
 METRIC_SPOOL_DEPTH: Final = "licet.spool.depth"
 METRIC_STREAM_LAG: Final = "licet.audit.stream_lag"
 METRIC_AUDIT_GAPS: Final = "licet.audit.gaps"
+METRIC_WRITER_FAILURES: Final = "licet.audit.writer_failures"
+METRIC_RECONCILER_FAILURES: Final = "licet.audit.reconciler_failures"
+METRIC_NOT_COUNTED: Final = "licet.audit.not_counted"
+METRIC_LEDGER_NOT_READ: Final = "licet.audit.ledger_not_read"
 METRIC_FINDINGS: Final = "licet.findings"
 METRIC_SHADOW: Final = "licet.bundle.shadow"
 METRIC_HOLDS_OPEN: Final = "licet.holds.open"
@@ -241,6 +247,22 @@ METRICS: Final = {
         Metric(
             METRIC_AUDIT_GAPS, MetricKind.COUNTER, "{message}", (STREAM,), "audit writer",
             "messages that JetStream no longer had when they were to be read",
+        ),
+        Metric(
+            METRIC_WRITER_FAILURES, MetricKind.COUNTER, "{failure}", (STREAM,), "audit writer",
+            "failures that are no outage: the writer tries the same batch again, and the stream waits",
+        ),
+        Metric(
+            METRIC_RECONCILER_FAILURES, MetricKind.COUNTER, "{failure}", (), "reconciler",
+            "polls that failed and were no outage: nothing new is judged until one succeeds",
+        ),
+        Metric(
+            METRIC_NOT_COUNTED, MetricKind.COUNTER, "{row}", (EVIDENCE,), "reconciler",
+            "rows that name a step and are no evidence of it: another tool's, or badly signed",
+        ),
+        Metric(
+            METRIC_LEDGER_NOT_READ, MetricKind.COUNTER, "{failure}", (), "reconciler",
+            "second looks at a ledger that could not be had",
         ),
         Metric(
             METRIC_FINDINGS, MetricKind.COUNTER, "{finding}", (FINDING,), "reconciler",

@@ -37,6 +37,7 @@ class DoorMeter:
         self._calls = metrics.counter(telemetry.METRIC_DOOR_CALLS)
         self._duration = metrics.histogram(telemetry.METRIC_DOOR_DURATION)
         self._unknown = metrics.counter(telemetry.METRIC_UNKNOWN_OUTCOMES)
+        self._unknown.begin()
 
     def concluded(
         self, *, enforcement: str, reason: str, outcome: str, seconds: float, trace: TraceContext

@@ -22,6 +22,9 @@ LOG: Final = logging.getLogger(__name__)
 REMEMBERED: Final = 200_000
 """Verdicts kept in memory to see a change of verdict; an older step is raised again if it changes."""
 
+EVIDENCES: Final = ("decision", "door", "spend", "ledger")
+"""What rows of a step can be, by the first word of their kind."""
+
 Alert = Callable[[Mapping[str, Any]], None]
 """Is told the fields of a finding that pages."""
 
@@ -46,7 +49,15 @@ class Announcer:
     ) -> None:
         self._recorder = recorder
         self._tracing = tracing or Tracing("licet-reconciler")
-        self._found = (metrics or Metrics("licet-reconciler")).counter(telemetry.METRIC_FINDINGS)
+        counts = metrics or Metrics("licet-reconciler")
+        self._found = counts.counter(telemetry.METRIC_FINDINGS)
+        self._strange = counts.counter(telemetry.METRIC_NOT_COUNTED)
+        self._unread = counts.counter(telemetry.METRIC_LEDGER_NOT_READ)
+        for finding in FindingClass:
+            self._found.begin(str(finding))
+        for evidence in EVIDENCES:
+            self._strange.begin(evidence)
+        self._unread.begin()
         self._alert = alert
         self._verdicts: OrderedDict[str, FindingClass] = OrderedDict()
 
@@ -69,6 +80,17 @@ class Announcer:
     def count(self, finding: FindingClass) -> None:
         """Count a finding in the metric, also one that could not be recorded."""
         self._found.add(1, str(finding))
+
+    def not_counted(self, row: Row) -> None:
+        """Say that a row names a step and is no evidence of it."""
+        shown = {name: str(row[name])[:200] for name in ("kind", "source", "spend_id", "signature")}
+        log(LOG, logging.ERROR, "evidence.not_counted", **shown)
+        self._strange.add(1, str(row["kind"]).partition(".")[0])
+
+    def ledger_not_read(self, tool: str, error: Exception) -> None:
+        """Say that a tool's ledger could not be looked at past the tool."""
+        log(LOG, logging.ERROR, "ledger_reader.failed", tool=tool, error=str(error)[:300])
+        self._unread.add(1)
 
     def _remember(self, step: str, finding: FindingClass) -> None:
         self._verdicts[step] = finding

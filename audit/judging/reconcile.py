@@ -247,8 +247,7 @@ class Reconciler:
         self._strangers[key] = None
         while len(self._strangers) > REMEMBERED:
             self._strangers.popitem(last=False)
-        shown = {name: str(row[name])[:200] for name in ("kind", "source", "spend_id", "signature")}
-        log(LOG, logging.ERROR, "evidence.not_counted", **shown)
+        self._announcer.not_counted(row)
         if row["kind"] != EventKind.LEDGER_CHANGED:
             return 0
         return await self._orphan(replace(change(row), decision_id="", spend_id=""), now_us)
@@ -290,7 +289,7 @@ class Reconciler:
         try:
             ledger_rows = await asyncio.to_thread(reader.of_step, spend_id)
         except LedgerReaderError as error:
-            log(LOG, logging.ERROR, "ledger_reader.failed", tool=tool, error=str(error)[:300])
+            self._announcer.ledger_not_read(tool, error)
             return story
         return story_of(rows, near, label=label, ledger_rows=ledger_rows)
 
@@ -344,7 +343,7 @@ class Reconciler:
         try:
             rows = await asyncio.to_thread(reader.after, self._cursors_of_ledgers[tool])
         except LedgerReaderError as error:
-            log(LOG, logging.ERROR, "ledger_reader.failed", tool=tool, error=str(error)[:300])
+            self._announcer.ledger_not_read(tool, error)
             return 0
         for cursor, found in rows:
             try:

@@ -107,6 +107,9 @@ class StreamWriter:
         counts = metrics or Metrics("licet-audit-writer")
         self._lag = counts.gauge(telemetry.METRIC_STREAM_LAG)
         self._gaps = counts.counter(telemetry.METRIC_AUDIT_GAPS)
+        self._failed = counts.counter(telemetry.METRIC_WRITER_FAILURES)
+        self._gaps.begin(stream)
+        self._failed.begin(stream)
         self._checked = 0.0
         self._nc = nc
         self._client = client
@@ -142,6 +145,7 @@ class StreamWriter:
                         unexpected, written = 0, self.written
                     delay = min(UNEXPECTED_S * 2 ** min(unexpected, 5), LONGEST_S)
                     unexpected += 1
+                    self._failed.add(1, self._stream)
                     shown = {"stream": self._stream, "failures": unexpected, "error": repr(error)[:300]}
                     log(LOG, logging.ERROR, "writer.failed", **shown)
                     await asyncio.sleep(delay)

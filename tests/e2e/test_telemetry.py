@@ -313,8 +313,6 @@ def test_series_that_alerts_and_panels_ask_for_are_exposed(house: House, told: d
 
 
 UNMOVED = {
-    "licet_audit_gaps_total",
-    "licet_spend_unknown_outcomes_total",
     "licet_budget_burn_total",  # the example has no budgets
     "licet_budget_refusals_total",
 }

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,35 @@ def test_alert_says_how_bad_it_is_what_it_means_and_what_to_do(rule: dict[str, A
     assert shown <= kept, "an aggregation drops the other labels"
 
 
+PROMTOOL = shutil.which("promtool")
+TRIED = yaml.safe_load((OPS / "alerts_test.yaml").read_text())["tests"]
+
+
+def test_each_alert_is_tried_by_what_it_is_for_and_all_are_silent_when_all_is_well() -> None:
+    cases = [case for group in TRIED for case in group["promql_expr_test"]]
+    fired = {
+        name
+        for case in cases
+        if case["exp_samples"]
+        for name in re.findall(r'alertname="(\w+)", alertstate="firing"', case["expr"])
+    }
+    assert fired == {rule["alert"] for rule in RULES}
+    (well,) = (group for group in TRIED if group["name"] == "all is well")
+    named = {re.split(r"[{]", one["series"])[0] for one in well["input_series"]}
+    assert {name for rule in RULES for name, _ in read(rule["expr"]).selected} <= named
+    assert all(case["expr"] == 'count(ALERTS{alertstate="firing"})' for case in well["promql_expr_test"])
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+def test_prometheus_itself_fires_each_alert_when_it_should() -> None:
+    assert PROMTOOL is not None
+    done = subprocess.run(
+        [PROMTOOL, "test", "rules", "alerts_test.yaml"], cwd=OPS, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_names_of_alerts_and_panels_are_each_used_once() -> None:
     assert len({rule["alert"] for rule in RULES}) == len(RULES)
     for board in BOARDS.values():
@@ -77,8 +108,8 @@ def test_names_of_alerts_and_panels_are_each_used_once() -> None:
 
 def test_every_finding_that_pages_has_a_paging_alert_and_no_other_has() -> None:
     (rule,) = (one for one in RULES if one["alert"] == "LicetChangeWithoutAuthority")
-    ((_, matchers),) = read(rule["expr"]).selected
-    assert set(matchers["licet_finding"].split("|")) == set(PAGES)
+    asked = {matchers["licet_finding"] for _, matchers in read(rule["expr"]).selected}
+    assert [set(one.split("|")) for one in asked] == [set(PAGES)]
     assert rule["labels"]["severity"] == "page"
     others = [
         matchers.get("licet_finding", "")

@@ -12,13 +12,14 @@ from audit.asking.timeline import page
 from audit.judging import story
 from audit.judging.evidence import read, task_rows
 from audit.judging.fence import FenceError
-from audit.judging.findings import FENCE_GRACE_MS
+from audit.judging.findings import FENCE_GRACE_MS, FindingClass
 from audit.judging.ledger_reader import LedgerCursors, LedgerReader, LedgerReaderError, read_file, read_labels
 from audit.judging.reconcile import FENCE_FAILURES, Reconciler
 from audit.store.row import COLUMNS, insert_settings
 from audit.store.sheet import encode
 from audit.store.stored import House, Stored
 from audit.writing.writer import streams
+from licet import metrics
 from licet.dsse import PayloadType, SigningKey
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.spend import outcome_payload, reserve_payload, spend_id
@@ -28,6 +29,7 @@ from licet.v1.event_pb2 import Event
 from licet.v1.guard_pb2 import FENCE_STATE_VOIDED, FenceResponse, LedgerChange
 from licet.v1.spend_pb2 import Outcome
 from tests.worlds.log_lines import log_lines
+from tests.worlds.scrape import samples, total
 
 AT = 1_790_000_000_000_000
 TRACE = "a" * 32
@@ -443,9 +445,33 @@ async def test_process_goes_on_after_an_exception_nobody_foresaw(monkeypatch: An
             assert cursors == {}
 
     monkeypatch.setattr(run, "STORE_WAIT_S", 0.0)
+    counts = metrics.configure("test", None, "127.0.0.1:0")
     with pytest.raises(asyncio.CancelledError):
-        await run._poll(Hurt(), Kept(), 0.0)  # type: ignore[arg-type]
+        await run._poll(Hurt(), Kept(), 0.0, counts)  # type: ignore[arg-type]
     assert len(polls) == 3
+    found = await asyncio.to_thread(samples, counts.port)
+    counts.shutdown()
+    assert [one.value for one in found if one.name == "licet_audit_reconciler_failures_total"] == [1]
+
+
+@pytest.mark.asyncio
+async def test_what_alerts_ask_for_is_shown_before_it_happens_so_that_the_first_time_is_seen(
+    world: Any,
+) -> None:
+    counts = metrics.configure("test", None, "127.0.0.1:0")
+    reconciler = world.make(world.reader(), metrics=counts)
+    first = await asyncio.to_thread(samples, counts.port)
+    findings = {one.labels["licet_finding"] for one in first if one.name == "licet_findings_total"}
+    assert findings == {str(finding) for finding in FindingClass}
+    evidences = {one.labels["licet_evidence"] for one in first if one.name == "licet_audit_not_counted_total"}
+    assert evidences == {"decision", "door", "spend", "ledger"}
+    assert {one.value for one in first if one.name.endswith("_total")} == {0}
+    await reconciler.poll(LATER)
+    world.ledger.write_bytes(b"no database any more")
+    await reconciler.poll(LATER)
+    found = await asyncio.to_thread(samples, counts.port)
+    counts.shutdown()
+    assert [one.value for one in found if one.name == "licet_audit_ledger_not_read_total"] == [1]
 
 
 # --- a second tool's sidecar writes into a step of the first
@@ -461,7 +487,12 @@ async def test_other_tools_sidecar_cannot_end_a_round_or_write_a_ledger_row_of_a
     )  # fmt: skip
     signed = canonical(CRM_SPENDS.sign(PayloadType.SPEND, payload))
     world.put(SPEND, f"licet.spend.dev.crm.{step}.0.outcome", signed)
-    await world.reconciler.poll((END_MS + FENCE_GRACE_MS) * 1000)
+    counts = metrics.configure("test", None, "127.0.0.1:0")
+    await world.make(metrics=counts).poll((END_MS + FENCE_GRACE_MS) * 1000)
+    counted = await asyncio.to_thread(samples, counts.port)
+    counts.shutdown()
+    assert total(counted, "licet_audit_not_counted_total") == 1
+    assert total(counted, "licet_audit_not_counted_total", evidence="spend") == 1
     assert [tool for tool, _ in world.guard.asked] == ["finance"]  # the round is open all the same
     found = read(world.store.client, now_us=LATER, spend_id=step)
     assert str(found.finding.finding) == "UNKNOWN_OUTCOME"

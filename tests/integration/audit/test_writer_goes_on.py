@@ -11,9 +11,12 @@ from audit.store.sheet import EVENTS
 from audit.store.stored import House
 from audit.writing import writer as under_test
 from audit.writing.writer import StreamWriter
+from licet import metrics
 from licet.streams import connect
+from tests.worlds.scrape import samples
 
 AUDIT = "LICET_AUDIT_dev"
+FAILURES = "licet_audit_writer_failures_total"
 
 
 @pytest.mark.asyncio
@@ -31,7 +34,9 @@ async def test_batch_that_cannot_be_encoded_once_is_written_later_and_none_is_lo
     monkeypatch.setattr(under_test, "UNEXPECTED_S", 0.05)
     await house.publish([event(number) for number in range(1, 101)])
     nc = await connect(house.nats.settings("audit-writer"), "test")
-    writer = StreamWriter(nc, house.store.address.client(), AUDIT, "test", 1000)
+    counts = metrics.configure("test", None, "127.0.0.1:0")
+    writer = StreamWriter(nc, house.store.address.client(), AUDIT, "test", 1000, metrics=counts)
+    before = await asyncio.to_thread(samples, counts.port)
     writer._sheet = replace(EVENTS, encode=encode)
     with caplog.at_level(logging.ERROR):
         running = asyncio.create_task(writer.run(lambda: House("dev", "licet.local", None)))
@@ -42,3 +47,10 @@ async def test_batch_that_cannot_be_encoded_once_is_written_later_and_none_is_lo
     await nc.close()
     house.assert_exact(100)
     assert "writer.failed" in caplog.text
+    after = await asyncio.to_thread(samples, counts.port)
+    counts.shutdown()
+    said = [
+        [one.value for one in found if one.name == FAILURES and one.labels["licet_stream"] == AUDIT]
+        for found in (before, after)
+    ]
+    assert said == [[0], [1]], "an alert must see the first failure as a rise"
