@@ -6,5 +6,6 @@ SELECT time, task_id, operation, resource, decision, reason, amount_minor, curre
 FROM events
 WHERE agent = {agent:String} AND startsWith(kind, 'decision.')
   AND time >= {since:DateTime64(6)} AND time < {until:DateTime64(6)}
+  AND toStartOfHour(time) BETWEEN toStartOfHour({since:DateTime64(6)}) AND toStartOfHour({until:DateTime64(6)})
 ORDER BY time
 LIMIT 1000

@@ -4,6 +4,7 @@ SELECT arrayJoin(approvals) AS person, decision AS answer, count() AS votes, uni
     max(time) AS last_time
 FROM events
 WHERE kind = 'approval.voted' AND time >= {since:DateTime64(6)}
+  AND toStartOfHour(time) >= toStartOfHour({since:DateTime64(6)})
 GROUP BY person, answer
 ORDER BY votes DESC
 LIMIT 1000

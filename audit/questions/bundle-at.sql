@@ -7,4 +7,6 @@ SELECT environment, argMaxIf(bundle_version, time_us, kind = 'bundle.activated')
 FROM events
 WHERE bundle_version > 0 AND (kind = 'bundle.activated' OR startsWith(kind, 'decision.'))
   AND time BETWEEN {at:DateTime64(6)} - toIntervalDay({days:UInt32}) AND {at:DateTime64(6)}
+  AND toStartOfHour(time) BETWEEN toStartOfHour({at:DateTime64(6)} - toIntervalDay({days:UInt32}))
+    AND toStartOfHour({at:DateTime64(6)})
 GROUP BY environment

@@ -9,6 +9,8 @@ FROM events
 WHERE kind IN ('decision.allowed', 'decision.modified') AND operation = {operation:String}
   AND resource = {resource:String}
   AND time BETWEEN {at:DateTime64(6)} - toIntervalHour({hours:UInt32}) AND {at:DateTime64(6)} + toIntervalHour({hours:UInt32})
+  AND toStartOfHour(time) BETWEEN toStartOfHour({at:DateTime64(6)} - toIntervalHour({hours:UInt32}))
+    AND toStartOfHour({at:DateTime64(6)} + toIntervalHour({hours:UInt32}))
 GROUP BY agent, principal, caller, bundle_version, rule_ids
 ORDER BY times DESC
 LIMIT 1000

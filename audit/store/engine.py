@@ -75,11 +75,12 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement gave: bytes in `format`, and how many rows it read or wrote."""
+    """What a statement gave: bytes in `format`, what it read from tables, and how many rows it wrote."""
 
     body: bytes
     format: str
     read_rows: int
+    read_bytes: int
     written_rows: int
 
 
@@ -150,7 +151,8 @@ class Engine:
             if request.data is not None:
                 return _insert(handle, request)
             result = handle.query(_text(request.sql), request.format, params=dict(request.parameters))
-            return Answer(result.bytes() or b"", request.format, result.rows_read(), result.rows_written())
+            read = result.storage_rows_read(), result.storage_bytes_read()
+            return Answer(result.bytes() or b"", request.format, *read, result.rows_written())
         except EngineError:
             raise
         except (RuntimeError, ValueError) as error:
@@ -202,7 +204,7 @@ def _insert(handle: Any, request: Statement) -> Answer:
         if request.data:
             inserter.append(request.data)
         done = inserter.finish()
-    return Answer(b"", request.format, 0, done.rows_written)
+    return Answer(b"", request.format, 0, 0, done.rows_written)
 
 
 def _text(sql: bytes) -> str:

@@ -268,9 +268,8 @@ def _headers(output: str, query_id: str) -> dict[str, str]:
 
 def _response(request: web.Request, answer: Answer, query_id: str) -> web.Response:
     headers = _headers(answer.format, query_id)
-    headers["X-ClickHouse-Summary"] = json.dumps(
-        {"read_rows": str(answer.read_rows), "written_rows": str(answer.written_rows)}
-    )
+    read = {"read_rows": str(answer.read_rows), "read_bytes": str(answer.read_bytes)}
+    headers["X-ClickHouse-Summary"] = json.dumps({**read, "written_rows": str(answer.written_rows)})
     body = answer.body
     wanted = request.query.get("enable_http_compression") == "1" and len(body) >= COMPRESS_FROM
     if wanted and "lz4" in request.headers.get("Accept-Encoding", ""):
