@@ -111,6 +111,12 @@ async def _budgets(settings: Any, environment: str, master: bytes) -> Any:
         await nc.close()
 
 
+async def _opened(process: Any) -> None:
+    """Start a decider, and return once it decides."""
+    await process.start()
+    await process.opened()
+
+
 async def _serve(settings: Any) -> int:
     from decider.process import DeciderProcess, StartError
 
@@ -119,12 +125,18 @@ async def _serve(settings: Any) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     process = DeciderProcess(settings)
-    try:
-        await process.start()
-    except StartError as error:
-        typer.echo(str(error), err=True)
+    stopped = asyncio.ensure_future(ended.wait())
+    opening = asyncio.ensure_future(_opened(process))
+    await asyncio.wait({stopped, opening}, return_when=asyncio.FIRST_COMPLETED)
+    if opening.done() and isinstance(opening.exception(), StartError):
+        await process.stop()
+        typer.echo(str(opening.exception()), err=True)
         return 1
-    await ended.wait()
+    if opening.done():
+        opening.result()
+    await stopped
+    opening.cancel()
+    await asyncio.wait({opening})
     acked = await process.stop()
     logging.shutdown()
     return 0 if acked else 1

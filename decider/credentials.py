@@ -2,7 +2,9 @@
 
 import grpc
 
+from decider.decision.reader import ToolReader
 from decider.settings import DeciderSettings
+from licet.identity import audience_of
 from licet.streams import NatsSettings
 
 
@@ -32,3 +34,13 @@ def channel_credentials(settings: DeciderSettings) -> grpc.ChannelCredentials:
     """Return credentials for calls to sidecars. Raises OSError."""
     key, chain, authority = _pem(settings)
     return grpc.ssl_channel_credentials(authority, key, chain)
+
+
+def open_reader(settings: DeciderSettings, own_id: str) -> ToolReader:
+    """Return what reads facts through sidecars, as `own_id`. Raises OSError."""
+    addresses = {
+        audience_of(settings.trust_domain, settings.environment, tool): address
+        for tool, address in settings.tools.items()
+    }
+    credentials = channel_credentials(settings) if settings.tls else None
+    return ToolReader(addresses, own_id="" if settings.tls else own_id, credentials=credentials)

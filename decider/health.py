@@ -21,13 +21,15 @@ NOT_SERVING: Final = b"\x08\x02"
 class Health:
     """Answers `Check` for every service name alike."""
 
-    def __init__(self, configuration: Configuration, monotonic_ms: Callable[[], int]) -> None:
-        self._configuration, self._monotonic_ms = configuration, monotonic_ms
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self.configuration: Configuration | None = None
+        """What decisions are made under; None until they can be made."""
 
     @property
     def serving(self) -> bool:
         """Whether decisions can be made."""
-        latest = self._configuration.latest
+        latest = self.configuration.latest if self.configuration is not None else None
         return latest is not None and self._monotonic_ms() - latest.read_at_ms <= MAX_AGE_MS
 
     async def _check(self, _request: bytes, _context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:

@@ -1,18 +1,18 @@
 """One decider process: its parts put together, started in order, drained in reverse.
 
-Guaranteed: it listens only after it has read a configuration, or says that there is none; on SIGTERM open
-decisions run to their end within `drain_ms`, and only then does the journal close. What cannot be used at
-start (keys, catalogs, tasks) is a `StartError` that names every fault.
+Guaranteed: it listens at once, and answers UNAVAILABLE (`decider.waiting`) until NATS, a configuration and
+everything else that decisions rest on could be had, however long that takes; when NATS goes away later, it
+stays, answers UNAVAILABLE again and goes on by itself. On SIGTERM open decisions run to their end within
+`drain_ms`, and only then does the journal close. What waiting does not mend (keys, catalogs, tasks,
+credentials) is a `StartError` that names every fault.
 """
 
 import asyncio
 import contextlib
 import logging
-import time
+from collections.abc import Coroutine
 from typing import Any, Final
 
-import grpc
-import grpc.aio
 from nats.errors import Error as NatsError
 
 from decider.approval.approvals import Approvals
@@ -21,7 +21,7 @@ from decider.approval.holds import Holds
 from decider.budgets.office import open_limits
 from decider.catalog.served_watch import watching
 from decider.clock import SYSTEM_CLOCK, monotonic_ms, wall_ms
-from decider.credentials import channel_credentials, nats_settings, server_credentials
+from decider.credentials import nats_settings, open_reader
 from decider.decider import Decider
 from decider.decision.envelope import House
 from decider.decision.limits import Limits
@@ -31,38 +31,38 @@ from decider.decision.reader import ToolReader
 from decider.decision.sealer import Sealer
 from decider.delegation.delegations import Registry
 from decider.egress import packaged
+from decider.entrance import Entrance, Services
 from decider.health import Health
 from decider.house import read_delegations, read_house
+from decider.in_force.annals import Annals
 from decider.in_force.beacon import BeaconPublisher
 from decider.in_force.configuration import Configuration
+from decider.in_force.first import connected, first_configuration
 from decider.in_force.floor import Floor, FloorDamaged
-from decider.in_force.in_force import InForce
 from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.notices.announcer import Announcer
 from decider.notices.webhook import Webhook, read_hooks
 from decider.quota import Quota
 from decider.relations.file import FileRelations
-from decider.service import SERVER_OPTIONS, DeciderService, identify_certified, identify_development
+from decider.service import DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
 from decider.source import SourceError
 from decider.task.task_service import TaskRegistry, TaskService
 from decider.task.task_store import TaskStore
 from decider.telling import tell, telling
 from decider.tokens.issuers import read_issuers
+from decider.waiting import WaitingRoom
 from licet import metrics, tracing
-from licet.event import EventKind
-from licet.identity import audience_of, decider_id
+from licet.identity import decider_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signing_key
-from licet.keys import KeySet
 from licet.log import log
-from licet.odd_path import keep_serving
 from licet.statement import SigningKey
 from licet.streams import (
     ConfigStore,
+    Connection,
     Publisher,
     StreamsError,
-    connect,
     subject_audit,
     subject_payload,
 )
@@ -70,9 +70,8 @@ from licet.v1 import approvals_pb2_grpc, decider_pb2_grpc, task_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
-CONFIGURATION_WITHIN_S: Final = 15.0
-"""How long a start waits for a configuration to be activated."""
-
+READY_WITHIN_S: Final = 15.0
+"""How long `start` waits for the first decision to be possible before it leaves that to time."""
 
 _CANNOT_START: Final = (
     FloorDamaged,
@@ -87,6 +86,9 @@ _CANNOT_START: Final = (
 
 CANCEL_AGAIN_S: Final = 0.2
 
+DRAIN_S: Final = 5.0
+"""How long the end of a process waits for NATS to take its last events, in seconds."""
+
 
 class StartError(Exception):
     """The process cannot start; `str()` says what to change, one line for each fault."""
@@ -98,51 +100,103 @@ class DeciderProcess:
     def __init__(self, settings: DeciderSettings) -> None:
         self._settings = settings
         self._own_id = decider_id(settings.trust_domain, settings.environment)
+        self._identify = identify_certified if settings.tls else identify_development
         self._exits = contextlib.AsyncExitStack()
         self._acked = True
-        self._known: InForce | None = None
-        self.port = 0
+        self._nc: Connection | None = None
+        self._entrance: Entrance | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._configuration: Configuration | None = None
         self.metrics_port = 0
 
+    @property
+    def port(self) -> int:
+        """Where it listens; 0 before it does."""
+        return self._entrance.port if self._entrance is not None else 0
+
     async def start(self) -> None:
-        """Start everything. Raises `StartError`."""
+        """Listen, and return once decisions can be made, or after `READY_WITHIN_S` all the same.
+
+        Raises `StartError` for what waiting does not mend, as far as it shows by then; `opened` has the rest.
+        """
         try:
-            await self._start()
+            await self._begin()
+            if self._opening is not None:
+                await asyncio.wait({self._opening}, timeout=READY_WITHIN_S)
+                if self._opening.done():
+                    self._opening.result()
         except BaseException as error:
-            await self._exits.aclose()
+            await self.stop()
             if isinstance(error, _CANNOT_START):
                 raise StartError(str(error)) from error
             raise
 
-    async def _start(self) -> None:
+    async def opened(self) -> None:
+        """Return once decisions can be made. Raises `StartError`."""
+        assert self._opening is not None, "not started"
+        try:
+            await asyncio.shield(self._opening)
+        except _CANNOT_START as error:
+            raise StartError(str(error)) from error
+
+    async def _begin(self) -> None:
+        """Read what lies on this machine, and listen."""
         settings = self._settings
-        self._nc = await connect(nats_settings(settings), f"decider-{settings.instance}")
+        self._root, self._floor = read_public(settings.root_key_file), Floor(settings.spool_dir)
+        self._quota = Quota(settings.quota_per_second, settings.quota_burst)
         self._exits.push_async_callback(self._disconnect)
-        self._publisher = await Publisher.open(self._nc)
-        store = ConfigStore(self._publisher, settings.environment)
-        root, floor = read_public(settings.root_key_file), Floor(settings.spool_dir)
-        configuration = Configuration(store, root, settings.environment, floor=floor)
         self._journal = await self._open_journal()
         self._exits.push_async_callback(self._close_journal)
-        configuration.rejected, configuration.taken = self._bundle_rejected, self._bundle_activated
-        keys = await self._first_configuration(configuration)
+        known = House(settings.trust_domain, settings.environment, {}, {}, {})
+        self._waiting = WaitingRoom(
+            self._journal, self._quota, known, SYSTEM_CLOCK, identify=self._identify, way=self._way
+        )
+        self._exits.push_async_callback(tell, self._waiting.flood, last=True)
+        self._run(telling(self._waiting.flood))
+        self._entrance = Entrance(settings, Health(monotonic_ms), self._waiting)
+        await self._entrance.listen()
+        self._opening = asyncio.create_task(self._open())
+
+    def _run(self, loop: Coroutine[Any, Any, None]) -> None:
+        self._exits.push_async_callback(_ended, asyncio.create_task(loop))
+
+    def _way(self) -> str:
+        """Return whom callers can ask: as the rules in force say, or what was in force last."""
+        current = self._configuration.current if self._configuration is not None else None
+        return current.bundle.escalate_to if current is not None else self._settings.escalate_to
+
+    async def _open(self) -> None:
+        """Become able to decide, and then serve. Raises what waiting does not mend."""
+        settings = self._settings
+        name = f"decider-{settings.instance}"
+        self._nc = nc = await connected(nats_settings(settings), name, self._wait_for)
+        self._publisher = await Publisher.open(nc)
+        self._journal.attach(self._publisher)
+        store = ConfigStore(self._publisher, settings.environment)
+        configuration = Configuration(store, self._root, settings.environment, floor=self._floor)
+        self._configuration = configuration
+        annals = Annals(self._journal)
+        configuration.rejected, configuration.taken = annals.rejected, annals.taken
+        keys = await first_configuration(
+            configuration, settings.environment, self._wait_for, wall_ms=wall_ms, monotonic_ms=monotonic_ms
+        )
         packaged()  # a second of reading, that the first caller would wait for
         house = read_house(settings, keys, now_ms=wall_ms())
         await self._exits.enter_async_context(watching(house.drift, house.catalogs, self._journal))
-        reader = self._open_reader()
+        reader = open_reader(settings, self._own_id)
         self._exits.push_async_callback(reader.close)
         holds = Holds(self._publisher, settings.environment)
         traces, counts = self._open_tracing(), self._open_metrics(holds, configuration)
-        limits = await self._exits.enter_async_context(self._limits(configuration, house, counts))
+        limits = await self._exits.enter_async_context(self._limits(nc, configuration, house, counts))
         tasks = TaskStore(self._publisher, settings.environment, self._task_key())
         webhooks = [Webhook(hook) for hook in read_hooks(settings.webhooks_file)]
-        announcer = Announcer(self._nc, settings.environment, webhooks)
+        announcer = Announcer(nc, settings.environment, webhooks)
         parts = self._parts(
-            configuration, house, reader, holds, limits=limits, tasks=tasks, announcer=announcer
+            nc, configuration, house, reader, holds, limits=limits, tasks=tasks, announcer=announcer
         )
         decider = Decider(parts)
         beacons = BeaconPublisher(
-            self._nc,
+            nc,
             configuration,
             read_signing_key(settings.keys_dir / "beacon.key"),
             settings.environment,
@@ -153,25 +207,26 @@ class DeciderProcess:
             decider,
             beacons,
             store,
-            OutcomeReader(self._nc, configuration, house),
-            identify=identify_certified if settings.tls else identify_development,
+            OutcomeReader(nc, configuration, house),
+            identify=self._identify,
             tracing=traces,
             meter=DecisionMeter(counts, house.catalogs),
+            way=self._way,
         )
         self._exits.push_async_callback(tell, decider.flood, last=True)
         expiry = ExpiryWatch(holds, configuration, self._journal, announcer, wall_ms)
         for loop in (beacons.run(), telling(decider.flood), expiry.run(), announcer.run()):
-            self._exits.push_async_callback(_ended, asyncio.create_task(loop))
+            self._run(loop)
         approvals = Approvals(
             holds,
             configuration,
             self._journal,
             announcer,
-            identify=identify_certified if settings.tls else identify_development,
+            identify=self._identify,
             wall_ms=wall_ms,
+            way=self._way,
         )
-        registering = self._registering(tasks, configuration, house)
-        await self._listen(service, approvals, registering, Health(configuration, monotonic_ms))
+        self._serve(service, approvals, self._registering(tasks, configuration, house), configuration)
 
     def _registering(self, tasks: TaskStore, configuration: Configuration, house: House) -> TaskService:
         settings = self._settings
@@ -184,18 +239,18 @@ class DeciderProcess:
             listed=house.tasks,
             wall_ms=wall_ms,
         )
-        return TaskService(registry, identify=identify_certified if settings.tls else identify_development)
+        return TaskService(registry, identify=self._identify, way=self._way)
 
     def _task_key(self) -> SigningKey | None:
         path = self._settings.keys_dir / "task.key"
         return read_signing_key(path) if path.exists() else None
 
     def _limits(
-        self, configuration: Configuration, house: House, counts: metrics.Metrics
+        self, nc: Connection, configuration: Configuration, house: House, counts: metrics.Metrics
     ) -> contextlib.AbstractAsyncContextManager[Limits]:
         return open_limits(
             self._publisher,
-            self._nc,
+            nc,
             configuration,
             environment=self._settings.environment,
             instance=self._settings.instance,
@@ -207,6 +262,7 @@ class DeciderProcess:
 
     def _parts(
         self,
+        nc: Connection,
         configuration: Configuration,
         house: House,
         reader: ToolReader,
@@ -225,9 +281,9 @@ class DeciderProcess:
             configuration=configuration,
             journal=self._journal,
             reader=reader,
-            nc=self._nc,
+            nc=nc,
             holds=holds,
-            quota=Quota(settings.quota_per_second, settings.quota_burst),
+            quota=self._quota,
             clock=SYSTEM_CLOCK,
             delegations=Registry(read_delegations(settings)),
             limits=limits,
@@ -252,8 +308,7 @@ class DeciderProcess:
         self._exits.push_async_callback(asyncio.to_thread, counts.shutdown)
         observe(counts, self._journal, configuration)
         self.metrics_port = counts.port
-        watching = asyncio.create_task(HoldWatch(holds, configuration, counts, wall_ms).run())
-        self._exits.push_async_callback(_ended, watching)
+        self._run(HoldWatch(holds, configuration, counts, wall_ms).run())
         return counts
 
     async def _open_journal(self) -> Journal:
@@ -264,96 +319,48 @@ class DeciderProcess:
             environment=settings.environment,
             subject=subject_audit(settings.environment, "decider", settings.instance),
             checkpoint_key=read_signing_key(settings.keys_dir / "checkpoint-decider.key"),
-            publisher=self._publisher,
             payload_subject=subject_payload(settings.environment, "decider", settings.instance),
         )
 
-    async def _bundle_activated(self, in_force: InForce, detail: str) -> None:
-        await self._record(
-            EventKind.BUNDLE_ACTIVATED,
-            in_force.config_seq,
-            detail,
-            bundle_version=in_force.bundle.version,
-            generation=in_force.generation,
-        )
-        known, self._known = self._known, in_force
-        await self._record_keys(in_force, known)
+    def _wait_for(self, why: str) -> None:
+        if why != self._waiting.why:
+            log(logger, logging.WARNING, "decider.waiting", detail=why[:500])
+        self._waiting.why = why
 
-    async def _record_keys(self, in_force: InForce, before: InForce | None) -> None:
-        """Record each key that came or was revoked; at the start every revoked one, for nobody may have."""
-        revoked = in_force.revoked_keys - (before.revoked_keys if before else frozenset())
-        added = in_force.keys.keys.keys() - before.keys.keys.keys() if before else frozenset()
-        for kind, key_ids in ((EventKind.KEY_ADDED, added), (EventKind.KEY_REVOKED, revoked)):
-            for key_id in sorted(key_ids):
-                await self._record(kind, in_force.config_seq, "", key_id=key_id)
-
-    async def _bundle_rejected(self, seq: int, detail: str) -> None:
-        await self._record(EventKind.BUNDLE_REJECTED, max(seq, 0), detail)
-
-    async def _record(self, kind: EventKind, seq: int, detail: str, **fields: Any) -> None:
-        try:
-            await self._journal.append(kind, detail=detail, config_seq=seq, **fields)
-        except SpoolError as error:
-            log(logger, logging.ERROR, "event.lost", detail=str(error)[:300])
-
-    async def _first_configuration(self, configuration: Configuration) -> KeySet:
-        """Wait for the first configuration: without its key set no catalog can be verified."""
-        deadline = time.monotonic() + CONFIGURATION_WITHIN_S
-        while True:
-            read = await configuration.refresh(now_ms=wall_ms(), monotonic_ms=monotonic_ms())
-            if read is not None:
-                return read.in_force.keys
-            if time.monotonic() > deadline:
-                why = f"the record is refused: {configuration.refused}" if configuration.refused else ""
-                raise StartError(
-                    f"no configuration is in force in environment `{self._settings.environment}`: "
-                    f"{why or 'run `licet policy activate`'}"
-                )
-            await asyncio.sleep(0.2)
-
-    def _open_reader(self) -> ToolReader:
-        settings = self._settings
-        addresses = {
-            audience_of(settings.trust_domain, settings.environment, tool): address
-            for tool, address in settings.tools.items()
-        }
-        credentials = channel_credentials(settings) if settings.tls else None
-        return ToolReader(addresses, own_id="" if settings.tls else self._own_id, credentials=credentials)
-
-    async def _listen(
-        self, service: DeciderService, approvals: Approvals, registering: TaskService, health: Health
+    def _serve(
+        self,
+        service: DeciderService,
+        approvals: Approvals,
+        registering: TaskService,
+        configuration: Configuration,
     ) -> None:
-        settings = self._settings
-        keep_serving()
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        self._exits.push_async_callback(self._server.stop, settings.drain_ms / 1000)
-        decider_pb2_grpc.add_DeciderServiceServicer_to_server(service, self._server)
-        approvals_pb2_grpc.add_ApprovalServiceServicer_to_server(approvals, self._server)
-        task_pb2_grpc.add_TaskServiceServicer_to_server(registering, self._server)
-        health.add_to(self._server)
-        if settings.tls:
-            self.port = self._server.add_secure_port(settings.listen, server_credentials(settings))
-        else:
-            log(logger, logging.WARNING, "identity.development", listen=settings.listen)
-            self.port = self._server.add_insecure_port(settings.listen)
-        await self._server.start()
-        if settings.port_file is not None:
-            partial = settings.port_file.with_name(f".{settings.port_file.name}")
-            partial.write_text(f"{self.port}\n", "ascii")
-            partial.replace(settings.port_file)
+        """Let the services in for the waiting room, and say so."""
+        assert self._entrance is not None, "it listens"
+        services = Services()
+        to: Any = services  # the generated functions ask for a server
+        decider_pb2_grpc.add_DeciderServiceServicer_to_server(service, to)
+        approvals_pb2_grpc.add_ApprovalServiceServicer_to_server(approvals, to)
+        task_pb2_grpc.add_TaskServiceServicer_to_server(registering, to)
+        self._entrance.let_in(services, configuration)
         log(logger, logging.INFO, "decider.listening", port=self.port, metrics_port=self.metrics_port)
 
     async def stop(self) -> bool:
         """Drain and stop; returns whether every event was acked."""
+        if self._opening is not None:
+            await _ended(self._opening)
+        if self._entrance is not None:
+            await self._entrance.close()
         await self._exits.aclose()
         return self._acked
 
     async def _close_journal(self) -> None:
-        self._acked = await self._journal.close()
+        drain_s = DRAIN_S if self._nc is not None else 0.0  # nobody to send anything to
+        self._acked = await self._journal.close(drain_s)
 
     async def _disconnect(self) -> None:
-        with contextlib.suppress(OSError, NatsError):  # a server that is gone cannot be told goodbye
-            await self._nc.close()
+        if self._nc is not None:
+            with contextlib.suppress(OSError, NatsError):  # a server that is gone cannot be told goodbye
+                await self._nc.close()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -56,14 +56,14 @@ def identify_development(context: Context) -> str:
     return development_peer(context.peer(), tuple(context.invocation_metadata() or ()))
 
 
-async def abort(context: Context, refusal: Refusal) -> NoReturn:
-    """End an RPC with a refusal."""
-    await context.abort_with_status(rpc_status.to_status(status_of(refusal)))
+async def abort(context: Context, refusal: Refusal, escalate_to: str = "") -> NoReturn:
+    """End an RPC with a refusal; a caller without an identity is not told whom to ask."""
+    await context.abort_with_status(rpc_status.to_status(status_of(refusal, escalate_to)))
     raise AssertionError
 
 
 class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
-    """The four methods. `identify` is the transport's way to name a peer."""
+    """The methods. `identify` is the transport's way to name a peer, `way` says whom callers can ask."""
 
     def __init__(
         self,
@@ -75,10 +75,12 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         identify: Identify,
         tracing: Tracing,
         meter: DecisionMeter,
+        way: Callable[[], str],
     ) -> None:
         self._decider, self._beacons = decider, beacons
         self._store, self._outcomes = store, outcomes
         self._identify, self._tracing, self._meter = identify, tracing, meter
+        self._way = way
 
     async def _peer(self, context: Context) -> str:
         peer = self._identify(context)
@@ -100,7 +102,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
                 recording.close()
         self._meter.answered(request, answer, started_s, recording.parent)
         if isinstance(answer, Refusal):
-            await abort(context, answer)
+            await abort(context, answer, self._way())
         return answer
 
     async def GetBeacon(  # noqa: N802 - the name of the RPC
@@ -123,7 +125,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         except (StreamsError, ArtifactDamaged) as error:
             log(logger, logging.ERROR, "artifact.unavailable", detail=str(error)[:300])
             artifact = None
-            await abort(context, Refusal(Reason.STORE_UNAVAILABLE))
+            await abort(context, Refusal(Reason.STORE_UNAVAILABLE), self._way())
         if artifact is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, "no artifact has this digest")
             raise AssertionError
@@ -136,7 +138,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         peer = await self._peer(context)
         answer = await self._outcomes.outcome(request, peer)
         if isinstance(answer, Refusal):
-            await abort(context, answer)
+            await abort(context, answer, self._way())
         return answer
 
     async def ListVisibleMethods(  # noqa: N802 - the name of the RPC
@@ -145,5 +147,5 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         """Return the methods that a task's agent may be shown; hiding is no boundary."""
         answer = await self._decider.visible(request.task_id, await self._peer(context))
         if isinstance(answer, Refusal):
-            await abort(context, answer)
+            await abort(context, answer, self._way())
         return answer

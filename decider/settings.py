@@ -136,6 +136,9 @@ class DeciderSettings(BaseSettings):
     metrics_listen: Address | None = Field(
         default=None, description="where Prometheus may scrape /metrics, without TLS; none serves none"
     )
+    escalate_to: str = Field(
+        default="", description="whom callers can ask while no bundle that says so is in force"
+    )
     quota_per_second: float = Field(default=500.0, gt=0, description="decisions a second and caller")
     quota_burst: int = Field(default=1_000, ge=1, description="decisions a caller may ask for at once")
     drain_ms: int = Field(default=10_000, ge=0, description="how long open calls may take on SIGTERM")

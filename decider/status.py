@@ -1,6 +1,6 @@
 """A refusal as `google.rpc.Status`: what a caller reads when no decision could be made.
 
-Guaranteed: what leaves is the reason's name and its fixed sentence; `detail` never does.
+Guaranteed: what leaves is the reason's name, its fixed sentence and whom a caller can ask, never `detail`.
 """
 
 from typing import Final
@@ -14,10 +14,16 @@ RETRY_AFTER_S: Final = 1
 """What RetryInfo asks for: one beacon."""
 
 
-def status_of(refusal: Refusal) -> status_pb2.Status:
-    """Return what the caller reads of `refusal`."""
+ESCALATE_TO: Final = "escalateTo"
+"""The key of ErrorInfo's metadata under which stands who can be asked."""
+
+
+def status_of(refusal: Refusal, escalate_to: str = "") -> status_pb2.Status:
+    """Return what the caller reads of `refusal`, and who can be asked about it."""
     status = status_pb2.Status(code=code_pb2.Code.Value(refusal.status.value), message=refusal.message)
-    status.details.add().Pack(error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN))
+    told = {ESCALATE_TO: escalate_to} if escalate_to else {}
+    info = error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=told)
+    status.details.add().Pack(info)
     if refusal.status is Status.UNAVAILABLE:
         delay = duration_pb2.Duration(seconds=RETRY_AFTER_S)
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))

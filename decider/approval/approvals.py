@@ -40,9 +40,10 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         *,
         identify: Identify,
         wall_ms: Callable[[], int],
+        way: Callable[[], str],
     ) -> None:
         self._holds, self._configuration, self._journal = holds, configuration, journal
-        self._identify, self._wall_ms = identify, wall_ms
+        self._identify, self._wall_ms, self._way = identify, wall_ms, way
         self._announcer = announcer
 
     async def _guarded(self, context: Context, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -54,7 +55,7 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         except (StreamsError, SpoolError) as error:
             result = Refusal(Reason.STORE_UNAVAILABLE, str(error))
         if isinstance(result, Refusal):
-            await abort(context, result)
+            await abort(context, result, self._way())
         return result
 
     async def ListHolds(  # noqa: N802 - the name of the RPC

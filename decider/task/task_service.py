@@ -126,8 +126,8 @@ class TaskRegistry:
 class TaskService(task_pb2_grpc.TaskServiceServicer):
     """Transport in, transport out."""
 
-    def __init__(self, registry: TaskRegistry, *, identify: Identify) -> None:
-        self._registry, self._identify = registry, identify
+    def __init__(self, registry: TaskRegistry, *, identify: Identify, way: Callable[[], str]) -> None:
+        self._registry, self._identify, self._way = registry, identify, way
 
     async def _guarded(self, context: Context, work: Callable[[str], Awaitable[T | Refusal]]) -> T:
         peer = self._identify(context)
@@ -146,7 +146,7 @@ class TaskService(task_pb2_grpc.TaskServiceServicer):
                 reason=str(result.reason),
                 detail=result.detail[:300],
             )
-            await abort(context, result)
+            await abort(context, result, self._way())
         return result
 
     async def RegisterTask(  # noqa: N802 - the name of the RPC

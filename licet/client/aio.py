@@ -164,10 +164,11 @@ class AsyncClient:
                     await self.decide(step, trace=inject(span.context))
                     return
                 except Held:
-                    if deadline is not None and time.monotonic() + POLL_S > deadline:
-                        raise TimeoutError(
-                            "nobody has answered yet; ask again with the same call id"
-                        ) from None
+                    late: Exception = TimeoutError("nobody has answered yet; ask again with the same call id")
+                except Unavailable as error:  # a decider that restarts must not end a wait for people
+                    late = error
+                if deadline is not None and time.monotonic() + POLL_S > deadline:
+                    raise late
                 await asyncio.sleep(POLL_S)
 
     async def call(

@@ -158,10 +158,11 @@ class Client:
                     self.decide(step, trace=inject(span.context))
                     return
                 except Held:
-                    if deadline is not None and time.monotonic() + POLL_S > deadline:
-                        raise TimeoutError(
-                            "nobody has answered yet; ask again with the same call id"
-                        ) from None
+                    late: Exception = TimeoutError("nobody has answered yet; ask again with the same call id")
+                except Unavailable as error:  # a decider that restarts must not end a wait for people
+                    late = error
+                if deadline is not None and time.monotonic() + POLL_S > deadline:
+                    raise late
                 time.sleep(POLL_S)
 
     def call(self, tool: str, step: Step, deserializer: Callable[[bytes], Any] | None, timeout: float) -> Any:

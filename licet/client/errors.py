@@ -9,23 +9,24 @@ from licet.v1.decision_pb2 import Decision
 
 
 class GateError(Exception):
-    """Base of everything the gate says. `reason` is a name of licet.refusal.Reason."""
+    """Base of everything the gate says.
 
-    def __init__(self, reason: str, safe_reason: str, *, decision_id: str = "") -> None:
+    `reason` is a name of licet.refusal.Reason, `safe_reason` a sentence that may be shown, `escalate_to` who
+    can be asked; empty where nobody is known.
+    """
+
+    def __init__(
+        self, reason: str, safe_reason: str, *, decision_id: str = "", escalate_to: str = ""
+    ) -> None:
         super().__init__(f"{safe_reason} ({reason})")
         self.reason = reason
         self.safe_reason = safe_reason
         self.decision_id = decision_id
+        self.escalate_to = escalate_to
 
 
 class Denied(GateError):  # noqa: N818 - the field's word; it is an answer, not a fault
-    """Policy says no. `safe_reason` may be shown; `escalate_to` is who can be asked."""
-
-    def __init__(
-        self, reason: str, safe_reason: str, *, escalate_to: str = "", decision_id: str = ""
-    ) -> None:
-        super().__init__(reason, safe_reason, decision_id=decision_id)
-        self.escalate_to = escalate_to
+    """Policy says no, and asking again does not change it."""
 
 
 class Held(GateError):  # noqa: N818 - as above
@@ -44,9 +45,10 @@ class Held(GateError):  # noqa: N818 - as above
         requirements: tuple[tuple[str, str, int], ...],
         expires_at_ms: int,
         decision_id: str = "",
+        escalate_to: str = "",
         wait: "Callable[[float | None], object] | None" = None,
     ) -> None:
-        super().__init__("HELD", safe_reason, decision_id=decision_id)
+        super().__init__("HELD", safe_reason, decision_id=decision_id, escalate_to=escalate_to)
         self.hold_id, self.text, self.requirements = hold_id, text, requirements
         self.expires_at_ms = expires_at_ms
         self._wait = wait
@@ -65,8 +67,16 @@ class Held(GateError):  # noqa: N818 - as above
 class Refused(GateError):  # noqa: N818 - as above
     """The door did not let the call through; `outcome`: how a used-up step ended, where it is known."""
 
-    def __init__(self, reason: str, safe_reason: str, *, outcome: str = "", decision_id: str = "") -> None:
-        super().__init__(reason, safe_reason, decision_id=decision_id)
+    def __init__(
+        self,
+        reason: str,
+        safe_reason: str,
+        *,
+        outcome: str = "",
+        decision_id: str = "",
+        escalate_to: str = "",
+    ) -> None:
+        super().__init__(reason, safe_reason, decision_id=decision_id, escalate_to=escalate_to)
         self.outcome = outcome
         self.decision: Decision | None = None
 

@@ -163,10 +163,16 @@ def answered(
             requirements=tuple((need.rule_id, need.role, need.quorum) for need in hold.requirements),
             expires_at_ms=hold.expires_at_ms,
             decision_id=refusal.decision_id,
+            escalate_to=refusal.escalate_to,
             wait=lambda timeout_s: wait(timeout_s, held),
         )
     if response.decision == DECISION_TYPE_DENY and refusal.reason == Reason.SPENT:
-        spent = Refused(refusal.reason, refusal.safe_reason, decision_id=refusal.decision_id)
+        spent = Refused(
+            refusal.reason,
+            refusal.safe_reason,
+            decision_id=refusal.decision_id,
+            escalate_to=refusal.escalate_to,
+        )
         spent.decision = _decision(response.signed.payload)
         raise spent
     if response.decision == DECISION_TYPE_DENY:
@@ -191,9 +197,8 @@ def undecided(error: grpc.RpcError) -> GateError:
     """Return what a failed request to the decider means: nothing was sent to the tool, whatever it is."""
     reason, told = reason_of(error)
     text = told.get("safeReason") or _text(error, reason)
-    if _code(error) in FINAL:
-        return Refused(reason or _code(error), text)
-    return Unavailable(reason or _code(error), text)
+    kind = Refused if _code(error) in FINAL else Unavailable
+    return kind(reason or _code(error), text, escalate_to=told.get("escalateTo", ""))
 
 
 def refused(error: grpc.RpcError, permitted: Permitted) -> GateError | None:
@@ -211,7 +216,13 @@ def refused(error: grpc.RpcError, permitted: Permitted) -> GateError | None:
     text = told.get("safeReason") or _text(error, reason)
     if reason == Reason.OUTCOME_UNKNOWN:
         return OutcomeUnknown(reason, text, decision_id=decision_id)
-    said = Refused(reason, text, outcome=told.get("outcome", ""), decision_id=decision_id)
+    said = Refused(
+        reason,
+        text,
+        outcome=told.get("outcome", ""),
+        decision_id=decision_id,
+        escalate_to=told.get("escalateTo", ""),
+    )
     said.decision = permitted.decision
     return said
 

@@ -207,6 +207,7 @@ async def test_no_decision_is_unavailable_and_sends_nothing(gated: Call, door: A
     with pytest.raises(Unavailable) as error:
         await gated("IssueRefund", request(), call_id="s1", timeout=3)
     assert error.value.reason == "FACTS_UNAVAILABLE"
+    assert error.value.escalate_to == "finance-desk@example.com"
     assert not door.permits
 
 
@@ -225,6 +226,7 @@ async def test_hold_is_an_exception_that_can_be_waited_for(gated: Call, door: An
         await gated("IssueRefund", request(minor=20_000), call_id="s1")
     assert held.value.requirements == (("large", "finance-lead", 2),)
     assert held.value.text == "Refund 200.00 USD for order O1"
+    assert held.value.escalate_to == "2 × finance-lead"
     assert not door.permits
     with pytest.raises(TimeoutError):
         await waited(held.value)

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from examples.refund.fin.v1 import finance_pb2_grpc
 from licet import telemetry
-from licet.client import AsyncClient, Client, Held
+from licet.client import AsyncClient, Client, Held, Step, Unavailable
 from licet.client.exchange import answered
 from licet.client.spans import MAX_WAITS, Waits
 from licet.embedded.otlp_receiver import OtlpReceiver
@@ -22,6 +22,7 @@ from licet.v1.decision_pb2 import CODEC_PROTOBUF, DECISION_TYPE_ALLOW, DECISION_
 from licet.v1.hold_pb2 import Hold
 from tests.integration.client.test_client import door, request
 from tests.integration.decider.test_holds import desk_of, held
+from tests.integration.decider.test_waiting import decided
 from tests.worlds.decisions import REFUND, REFUND_BOT, Ground, House, furnish, refund
 
 __all__ = ["door"]
@@ -71,6 +72,42 @@ async def test_wait_links_to_the_decision_that_held_and_the_next_decision_to_the
         await client.close()  # type: ignore[misc]
     else:
         client.close()  # type: ignore[unused-coroutine]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+async def test_wait_for_people_outlives_a_store_that_is_away(
+    house: House, door: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("client", "aio"):
+        monkeypatch.setattr(f"licet.client.{module}.POLL_S", 0.05)
+    desk = await desk_of(house)
+    where: dict[str, Any] = {
+        "decider": f"127.0.0.1:{house.process.port}",
+        "tools": {"finance": f"127.0.0.1:{door.port}"},
+        "identity": REFUND_BOT,
+    }
+    step = Step(REFUND, refund(minor=82_000), "task_789", CALL)
+    client: Any = AsyncClient(**where) if kind == "aio" else Client(**where)
+
+    async def run(call: Any, *args: Any) -> Any:
+        return await call(*args) if kind == "aio" else await asyncio.to_thread(call, *args)
+
+    with pytest.raises(Held) as hold:
+        await run(client.decide, step)
+    house.ground.nats.stop()
+    failed = house.process._journal.seq
+    with pytest.raises(Unavailable):
+        await run(hold.value.wait, 0.0)
+    waiting = asyncio.ensure_future(run(hold.value.wait, 60))
+    async with asyncio.timeout(60):
+        while house.process._journal.seq < failed + 2:  # noqa: ASYNC110 - it was told so while it waited
+            await asyncio.sleep(0.01)
+    house.ground.nats.start()
+    await desk.answer((await decided(house, request=step.body, call_id=CALL)).hold, "lena")
+    await waiting
+    assert (await run(client.decide, step)).decision.hold_id == hold.value.hold_id
+    await run(client.close)
 
 
 def test_waits_are_forgotten_past_their_cap() -> None:

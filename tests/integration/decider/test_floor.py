@@ -1,18 +1,20 @@
 """Nothing goes back: a decider that was restarted knows what it had taken."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 import decider.process
 from decider.in_force.floor import FILE, Floor, FloorDamaged, Marks
-from decider.process import StartError
 from licet.statement import canonical
 from licet.streams import ConfigStore, Publisher, connect, subject_config_active
 from licet.v1.beacon_pb2 import ActiveConfig
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW
 from tests.integration.decider.test_configuration import raise_version, wait_for_bundle
-from tests.worlds.decisions import ENV, Ground, House, start_house
+from tests.integration.decider.test_decide import reason_of
+from tests.integration.decider.test_waiting import begin, decided, refusal
+from tests.worlds.decisions import ENV, Ground, House
 
 pytestmark = pytest.mark.asyncio
 
@@ -36,6 +38,13 @@ async def active(ground: Ground) -> ActiveConfig:
         await nc.close()
 
 
+async def refused_for(house: House, why: str) -> None:
+    """Wait until a decider says that it waits because the record is refused for this."""
+    async with asyncio.timeout(60):
+        while why not in house.process._waiting.why:  # noqa: ASYNC110 - it looks by itself
+            await asyncio.sleep(0.02)
+
+
 async def test_old_bundle_is_refused_also_by_a_decider_that_was_restarted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,20 +56,19 @@ async def test_old_bundle_is_refused_also_by_a_decider_that_was_restarted(
     new = await active(house.ground)
     await house.process.stop()
     await rewrite(house.ground, old)
-    monkeypatch.setattr(decider.process, "CONFIGURATION_WITHIN_S", 0.0)
-    with pytest.raises(StartError, match=r"refused: .* goes back"):
-        await start_house(house.ground, house.finance)
-    await rewrite(house.ground, new)
-    again = await start_house(house.ground, house.finance)
+    monkeypatch.setattr(decider.process, "READY_WITHIN_S", 0.0)
+    again = await begin(house.ground)
     try:
-        response = await again.decide(call_id="again")
+        await refused_for(again, "goes back")
+        assert reason_of(await refusal(again, call_id="meanwhile")) == "BEACON_STALE"
+        await rewrite(house.ground, new)
+        response = await decided(again, call_id="again")
         assert response.decision == DECISION_TYPE_ALLOW
         assert again.permit(response).bundle_version == 2
         rejected = [event for event in await again.events() if event.kind == "bundle.rejected"]
         assert "goes back" in rejected[-1].detail
     finally:
-        await again.channel.close()
-        await again.process.stop()
+        await again.close()
 
 
 MARKS = Marks(generation=2, config_seq=9, keyset=3, bundle=5, bundle_sha256="ab", revocations=4)

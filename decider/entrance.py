@@ -1,0 +1,88 @@
+"""Where callers come in: one server for the whole life of a decider, whatever stands behind it just now.
+
+Guaranteed: it listens before anything can be decided, and the waiting room answers until the services are let
+in; from then on every call is theirs. `grpc.health.v1` says which of the two it is.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import grpc
+import grpc.aio
+
+from decider.credentials import server_credentials
+from decider.health import Health
+from decider.in_force.configuration import Configuration
+from decider.service import SERVER_OPTIONS
+from decider.settings import DeciderSettings
+from licet.log import log
+from licet.odd_path import keep_serving
+
+logger = logging.getLogger(__name__)
+
+
+class Handlers(Protocol):
+    """What finds the handler of a call; a `grpc.GenericRpcHandler` is one."""
+
+    def service(self, details: grpc.HandlerCallDetails, /) -> Any:
+        """Return the handler of a call, None for somebody else's."""
+
+
+class Services(grpc.GenericRpcHandler):
+    """Services that stand behind one handler; generated `add_…_to_server` functions take it for a server."""
+
+    def __init__(self, *handlers: Handlers) -> None:
+        self.handlers: Sequence[Handlers] = handlers
+        """Who is asked for a call's handler, in this order; may be replaced while a server runs."""
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[Handlers]) -> None:
+        """Serve these as well."""
+        self.handlers = (*self.handlers, *handlers)
+
+    def add_registered_method_handlers(self, _service: str, _handlers: object) -> None:
+        """Take no note: the same handlers come by `add_generic_rpc_handlers`."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        """Return the handler of a call, None where nobody has one."""
+        found = (handlers.service(details) for handlers in self.handlers)
+        return next((handler for handler in found if handler is not None), None)
+
+
+class Entrance:
+    """The server of one decider."""
+
+    def __init__(self, settings: DeciderSettings, health: Health, waiting: Handlers) -> None:
+        self._settings, self._health = settings, health
+        self._services: Final = Services(waiting)
+        self._server: grpc.aio.Server | None = None
+        self.port = 0
+
+    async def listen(self) -> None:
+        """Listen; until `let_in` the waiting room answers. Raises OSError, RuntimeError."""
+        settings = self._settings
+        keep_serving()
+        server = self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((self._services,))
+        self._health.add_to(server)
+        if settings.tls:
+            self.port = server.add_secure_port(settings.listen, server_credentials(settings))
+        else:
+            log(logger, logging.WARNING, "identity.development", listen=settings.listen)
+            self.port = server.add_insecure_port(settings.listen)
+        await server.start()
+
+    def let_in(self, services: Services, configuration: Configuration) -> None:
+        """Let these answer from now on, and tell whoever waits for the port. Raises OSError."""
+        self._services.handlers = services.handlers
+        self._health.configuration = configuration
+        file = self._settings.port_file
+        if file is not None:
+            partial = file.with_name(f".{file.name}")
+            partial.write_text(f"{self.port}\n", "ascii")
+            partial.replace(file)
+
+    async def close(self) -> None:
+        """Let open calls end, within `drain_ms`, and stop listening."""
+        if self._server is not None:
+            await self._server.stop(self._settings.drain_ms / 1000)
