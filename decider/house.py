@@ -1,12 +1,10 @@
-"""What a decider reads of its house at the start: catalogs, tasks, delegations; a fault is a ValueError."""
+"""What a decider reads of its house at the start: catalogs and tasks; a fault is a ValueError."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from decider.catalog.served import Drift
 from decider.decision.envelope import House
-from decider.delegation.delegations import read_links
 from decider.settings import DeciderSettings
 from decider.task.tasks import read_tasks
 from licet.catalog import Catalog, read_catalog
@@ -41,19 +39,3 @@ def _catalogs(settings: DeciderSettings, keys: KeySet, now_ms: int) -> Mapping[s
     if not catalogs:
         raise ValueError("LICET_CATALOGS names no catalog: nothing could be decided")
     return catalogs
-
-
-def read_delegations(settings: DeciderSettings) -> Path | None:
-    """Return the directory of delegations, if there is one; every file in it must be a link.
-
-    Raises ValueError.
-    """
-    directory = settings.delegations_dir
-    if directory is None:
-        return None
-    if not directory.is_dir():
-        raise ValueError(f"LICET_DELEGATIONS_DIR: `{directory}` is no directory")
-    faults = read_links(directory)[1]
-    if faults:
-        raise ValueError("; ".join(faults))
-    return directory

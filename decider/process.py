@@ -33,7 +33,7 @@ from decider.delegation.delegations import Registry
 from decider.egress import packaged
 from decider.entrance import Entrance, Services
 from decider.health import Health
-from decider.house import read_delegations, read_house
+from decider.house import read_house
 from decider.in_force.annals import Annals
 from decider.in_force.beacon import BeaconPublisher
 from decider.in_force.configuration import Configuration
@@ -285,7 +285,7 @@ class DeciderProcess:
             holds=holds,
             quota=self._quota,
             clock=SYSTEM_CLOCK,
-            delegations=Registry(read_delegations(settings)),
+            delegations=Registry(nc, settings.environment),
             limits=limits,
             tasks=tasks,
             users=read_issuers(settings.issuers_file, monotonic_ms),

@@ -107,9 +107,6 @@ class DeciderSettings(BaseSettings):
     webhooks_file: Path | None = Field(
         default=None, description="who is told of holds by signed webhooks, webhooks.yaml; none: nobody"
     )
-    delegations_dir: Path | None = Field(
-        default=None, description="directory of signed delegations that tasks rest on; none: no task may"
-    )
     relations_file: Path | None = Field(
         default=None, description="what people are to resources, relations.yaml; none: rules that ask fail"
     )

@@ -6,12 +6,12 @@ parent by id and by the SHA-256 of its signed bytes, and lies within it field by
 before it accepts, whatever a registry was talked into. Denials unite downward. Nothing granted is nothing
 allowed: an empty set covers nothing.
 
-Does not ask whether the delegator has the rights (rules say so) and does not count: how many calls were made
-and how much money moved under a link is an argument.
+Does not ask whether the delegator has the rights (rules say so) and does not count how many calls were made
+and how much money moved under a link: deciders book that.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -84,14 +84,6 @@ class Link:
 
     delegation: Delegation
     sha256: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What was done under a link so far: calls, and minor units by currency."""
-
-    calls: int = 0
-    cost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +258,6 @@ class Chain:
         *,
         now_ms: int,
         revocations: Revocations,
-        usage: Mapping[str, Usage] | None = None,
     ) -> Refusal | None:
         """Return why a call is not within every link, or None.
 
@@ -278,15 +269,17 @@ class Chain:
         for link in (link.delegation for link in self.links):
             if revocations.names(RevocationKind.DELEGATION, link.delegation_id):
                 return Refusal(Reason.DELEGATION_REVOKED, f"delegation `{link.delegation_id}`")
-            used = (usage or {}).get(link.delegation_id, Usage())
-            refusal = check_link(link, call, now_ms=now_ms, used=used)
+            refusal = check_link(link, call, now_ms=now_ms)
             if refusal is not None:
                 return refusal
         return None
 
 
-def check_link(link: Delegation, call: DelegatedCall, *, now_ms: int, used: Usage) -> Refusal | None:
-    """Return why a call is not within one link, or None. Does not look at revocations."""
+def check_link(link: Delegation, call: DelegatedCall, *, now_ms: int) -> Refusal | None:
+    """Return why a call is not within one link, or None. Does not look at revocations.
+
+    Holds the call alone against `max_calls` and `max_cost`: deciders book what came before it.
+    """
     checks = (
         (link.issued_at_ms <= now_ms < link.not_after_ms, "time"),
         (call.tenant == link.tenant, "tenant"),
@@ -295,8 +288,8 @@ def check_link(link: Delegation, call: DelegatedCall, *, now_ms: int, used: Usag
         (within_names((call.operation,), link.operations), "operations"),
         (any(covers(scope, call.resource) for scope in link.resources), "resources"),
         (call.tier <= min(link.max_tier, TIER_OF_AUTONOMY[link.autonomy_max]), "max_tier"),
-        (used.calls < link.max_calls, "max_calls"),
-        (_affordable(link.max_cost, call.money, used), "max_cost"),
+        (link.max_calls > 0, "max_calls"),
+        (_affordable(link.max_cost, call.money), "max_cost"),
         (not _denied(link, call), "denied"),
     )
     outside = next((name for holds, name in checks if not holds), None)
@@ -305,11 +298,11 @@ def check_link(link: Delegation, call: DelegatedCall, *, now_ms: int, used: Usag
     return check_arguments(link.constraints.get(call.method, ()), call.arguments)
 
 
-def _affordable(limits: Mapping[str, int], money: tuple[int, str] | None, used: Usage) -> bool:
+def _affordable(limits: Mapping[str, int], money: tuple[int, str] | None) -> bool:
     if money is None:
         return True
     amount, currency = money
-    return amount >= 0 and currency in limits and used.cost.get(currency, 0) + amount <= limits[currency]
+    return amount >= 0 and currency in limits and amount <= limits[currency]
 
 
 def _denied(link: Delegation, call: DelegatedCall) -> bool:
@@ -338,16 +331,3 @@ def read_chain(signed: Sequence[Signed], keys: KeySet, *, now_ms: int) -> Chain 
 
 def _first(link: Delegation) -> Refusal | None:
     return None if link.depth == 1 else _malformed("it begins with a link that hangs on another")
-
-
-def descendants(revoked: str, parents: Mapping[str, str]) -> Iterable[str]:
-    """Yield every id below a link, by the parent of each id: what falls with it."""
-    waiting = [revoked]
-    seen = {revoked}
-    while waiting:
-        above = waiting.pop()
-        for child in sorted(child for child, parent in parents.items() if parent == above):
-            if child not in seen:
-                seen.add(child)
-                waiting.append(child)
-                yield child

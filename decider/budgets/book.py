@@ -36,13 +36,13 @@ from licet.streams import (
     StoreUnavailable,
     StreamsError,
     check_streams,
+    list_subjects,
     publish_batch,
     read_last,
     stream_budget,
     subject_balance,
     subject_booking,
 )
-from licet.streams.api import call
 from licet.streams.config_store import WRONG_SEQUENCE
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,6 @@ BACK_OFF_S: Final = 0.001
 MAX_BACK_OFF_S: Final = 0.02
 MAX_READS: Final = 64
 """Reads on their way at once."""
-PAGE: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -343,14 +342,8 @@ class BudgetBook:
     async def listed(self, kind: str) -> tuple[str, ...]:
         """Return the ids of every `balance` or `booking` record. Raises `StreamsError`."""
         pattern = f"licet.budget.{self._environment}.{kind}.*"
-        found: list[str] = []
-        while True:
-            asked = {"subjects_filter": pattern, "offset": len(found)}
-            state = (await call(self._publisher.nc, f"STREAM.INFO.{self._stream}", asked))["state"]
-            page = state.get("subjects") or {}
-            found.extend(subject.rpartition(".")[2] for subject in page)
-            if len(page) < PAGE:
-                return tuple(sorted(set(found)))
+        found = await list_subjects(self._publisher.nc, self._stream, pattern)
+        return tuple(subject.rpartition(".")[2] for subject in found)
 
     async def every_balance(self) -> tuple[Balance, ...]:
         """Return every balance there is. Raises `StreamsError`."""

@@ -15,6 +15,10 @@ from typing import Final
 from licet.refusal import Reason, Refusal
 
 RULE_PREFIX: Final = "budget-"
+CALLS_RULE: Final = "delegation-max-calls"
+COST_RULE: Final = "delegation-max-cost"
+DELEGATION_RULES: Final = frozenset({CALLS_RULE, COST_RULE})
+"""The rule ids under which denials of a used-up delegation stand; a bundle may have notes for them."""
 MAX_BUDGETS: Final = 100
 """Budgets of one bundle, and of one template."""
 MAX_LINES: Final = 16

@@ -1,4 +1,4 @@
-"""Budgets and session totals as a limit of decisions (`decider.decision.limits`).
+"""Budgets, session totals and what delegations have left as a limit of decisions (`decider.decision.limits`).
 
 `look` reads, for rules that ask for it, what this task's calls of this operation come to so far. `book` takes
 what the permit may use of every budget that is about the call, and only if those totals are still what the
@@ -13,6 +13,7 @@ from typing import Final
 from decider.budgets.book import BudgetBook
 from decider.budgets.booking import MAX_CLAIMS, Book, Crowded, Done, Exhausted, Stale, Withdraw
 from decider.budgets.budget import (
+    DELEGATION_RULES,
     MAX_LIMIT,
     Account,
     Budget,
@@ -26,6 +27,7 @@ from decider.budgets.budget import (
 from decider.budgets.settle import Settler
 from decider.decision.envelope import Envelope
 from decider.decision.limits import NOTHING_SEEN, Outdated, Seen, Stop, Wish
+from decider.delegation.allowance import lines_of_links
 from decider.policy.rule_call import resource_type
 from licet.catalog import Method
 from licet.log import log
@@ -158,7 +160,7 @@ class BudgetLimit:
         return found
 
     async def book(self, wish: Wish, decision: Decision) -> "Booked | Stop | Outdated | None":
-        """Book what the permit would use of every budget that is about the call."""
+        """Book what the permit would use of every budget that is about the call, and of every link."""
         use = _use(wish)
         use = use if isinstance(use, Refusal) else use_under(decision, wish.envelope.method, use)
         if isinstance(use, Refusal):
@@ -167,10 +169,13 @@ class BudgetLimit:
         lines = lines_of(budgets, use, wish.now_ms)
         if isinstance(lines, Refusal):
             return Stop(lines, ())
+        links = lines_of_links(wish.envelope.links, use)
+        if isinstance(links, Refusal):
+            return Stop(links, ())
         session = _session_lines(use, wish.seen)
         if isinstance(session, Refusal):
             return Stop(session, ())
-        if not lines and not session:
+        if not lines and not links and not session:
             return None
         envelope = wish.envelope
         change = Book(
@@ -179,13 +184,13 @@ class BudgetLimit:
             round=wish.round,
             decision_id=decision.decision_id,
             end_ms=decision.not_after_ms,
-            lines=(*lines, *session),
+            lines=(*lines, *links, *session),
         )
         result = await self._book.change(change)
         if isinstance(result, Done):
             decision.spends = True  # a permit that is spent tells how it ended
             self._settler.watch(change.spend_id, wish.now_ms)
-            self._count(lines, booked=True)
+            self._count((*lines, *links), booked=True)
             return Booked(self._book, change)
         if isinstance(result, Stale):
             return Outdated()
@@ -204,7 +209,8 @@ class BudgetLimit:
         line = result.line
         self._count((line,), booked=False)
         asked = f"{result.used} of {line.limit} are used, {line.amount} more were asked for"
-        return Stop(Refusal(Reason.BUDGET_EXHAUSTED, f"{line.account.text}: {asked}"), (line.rule_id,))
+        reason = Reason.DELEGATION_EXCEEDED if line.rule_id in DELEGATION_RULES else Reason.BUDGET_EXHAUSTED
+        return Stop(Refusal(reason, f"{line.account.text}: {asked}"), (line.rule_id,))
 
     def _count(self, lines: Iterable[Line], *, booked: bool) -> None:
         for line in lines:

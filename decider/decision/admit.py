@@ -9,13 +9,13 @@ from decider.decision.decide import check_revocations, check_tenant
 from decider.decision.envelope import Envelope, check_task
 from decider.decision.owner_rules import check_owner_rules, check_visibility
 from decider.decision.verdict import Facts
-from decider.delegation.delegations import Links, check_delegation
+from decider.delegation.delegations import SignedChain, check_delegation
 from decider.in_force.in_force import InForce
 from licet.refusal import Refusal
 
 
-def admit(envelope: Envelope, links: Links, in_force: InForce, *, now_ms: int) -> Envelope | Refusal:
-    """Return the envelope with the delegations that it rests on and who made them, or why it is outside."""
+def admit(envelope: Envelope, links: SignedChain, in_force: InForce, *, now_ms: int) -> Envelope | Refusal:
+    """Return the envelope with the delegations that it rests on, or why it is outside."""
     for outside in (
         check_revocations(envelope, in_force),
         check_task(envelope),
@@ -28,7 +28,7 @@ def admit(envelope: Envelope, links: Links, in_force: InForce, *, now_ms: int) -
         return found
     if found is None:
         return envelope
-    return replace(envelope, delegations=found.ids, delegators=found.delegators)
+    return replace(envelope, links=tuple(link.delegation for link in found.links))
 
 
 def admit_facts(envelope: Envelope, facts: Facts) -> Refusal | None:

@@ -162,7 +162,11 @@ class Case:
         self, envelope: Envelope, house: House, in_force: InForce, *, modify: bool = True
     ) -> Verdict | Narrowable | Edited | Refusal:
         """6 to 9: what stands, what the tool and limits say, what the rules say, what people answered."""
-        admitted = admit(envelope, self.parts.delegations.links, in_force, now_ms=self.moment.now_ms)
+        try:
+            links = await self.parts.delegations.chain(envelope.task.delegation)
+        except StreamsError as error:
+            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        admitted = admit(envelope, links, in_force, now_ms=self.moment.now_ms)
         if isinstance(admitted, Refusal):
             return deny(envelope, admitted, in_force, self.moment)
         self.envelope = envelope = admitted

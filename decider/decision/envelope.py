@@ -23,6 +23,7 @@ from decider.task.tasks import Task, Tasks
 from decider.tokens.token import User
 from licet.call import Arguments, call_digest
 from licet.catalog import Catalog, Method, hidden_resource
+from licet.delegation import Delegation
 from licet.identity import sidecar_id
 from licet.refusal import Reason, Refusal
 from licet.spend import spend_id
@@ -71,10 +72,18 @@ class Envelope:
     """Whether the tool serves the method, or what its facts are read from, otherwise than listed."""
     editors: tuple[str, ...] = ()
     """Who narrowed the call: authors of it, who may not approve it."""
-    delegations: tuple[str, ...] = ()
-    """Ids of the links the call rests on, first to last."""
-    delegators: tuple[str, ...] = ()
-    """Who handed it down over those links: they may not approve it."""
+    links: tuple[Delegation, ...] = ()
+    """The delegations the call rests on, first to last."""
+
+    @property
+    def delegations(self) -> tuple[str, ...]:
+        """Ids of the links the call rests on, first to last."""
+        return tuple(link.delegation_id for link in self.links)
+
+    @property
+    def delegators(self) -> tuple[str, ...]:
+        """Who handed it down over those links: they may not approve it."""
+        return tuple(link.delegator for link in self.links)
 
     @property
     def summary(self) -> str:

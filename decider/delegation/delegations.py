@@ -1,94 +1,135 @@
-"""The registry of delegations: a directory of signed links, one file each, `<id>.delegation`.
+"""The registry of delegations in JetStream, shared by all deciders, and what a call may under a chain of it.
 
-What lies there is verified at each decision, so whoever can write there can take authority away but not make
-any. A directory that changed is read again at the next decision: a link that was taken out stops the tasks
-that rest on it at once. Permits that are out already end by the revocation list, which doors know.
-
-How many calls were made and how much money moved under a link is not counted here: each call alone is held
-against `max_calls` and `max_cost`.
+Each link lies under a subject of its own in the configuration stream, as its delegator signed it; whatever
+lies under its `.revoked` subject revokes it, and that stream deletes nothing. Guarantees: a revocation that
+was acknowledged stops the next decision of every decider, for each decision asks the stream's leader for it;
+links are verified at each decision, so whoever can write to NATS can take authority away, not make any or
+give it back. Without an answer from the leader there is no decision. Permits that are out end by the
+revocation list, which doors know.
 """
 
-import logging
-from collections.abc import Mapping
-from pathlib import Path
-from types import MappingProxyType
+import asyncio
+from collections import OrderedDict
 from typing import Final
 
 from decider.decision.envelope import Envelope
 from decider.in_force.in_force import InForce
 from licet.delegation import MAX_DEPTH, Chain, DelegatedCall, read_chain
-from licet.keyfile import KeyFileError, read_signed
-from licet.log import log
 from licet.refusal import Reason, Refusal
+from licet.statement import canonical, parse_signed
+from licet.streams import (
+    Connection,
+    Publisher,
+    StoreRefused,
+    list_subjects,
+    read_last,
+    stream_config,
+    subject_delegation,
+    subject_delegation_revoked,
+)
+from licet.streams.config_store import EXPECTED, WRONG_SEQUENCE
 from licet.strict import strict_parse
 from licet.v1 import delegation_pb2
 from licet.v1.statement_pb2 import Signed
 
-logger = logging.getLogger(__name__)
+MAX_KNOWN: Final = 10_000
+"""Links that are remembered as they were signed; whether one is revoked is remembered of none."""
 
-SUFFIX: Final = ".delegation"
-MAX_LINKS: Final = 100_000
-
-Links = Mapping[str, Signed]
-"""Signed links by id, not yet verified."""
+SignedChain = tuple[Signed, ...] | Refusal
+"""The links a task rests on, first to last, not yet verified, empty for none; or why there are not."""
 
 
 class Registry:
-    """The links of a directory; without one there are none."""
+    """The links of one environment."""
 
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
-        self._read_at_ns = -1
-        self._links: Links = MappingProxyType({})
+    def __init__(self, nc: Connection, environment: str) -> None:
+        self._nc, self._environment = nc, environment
+        self._known: OrderedDict[str, Signed] = OrderedDict()
 
-    @property
-    def links(self) -> Links:
-        """What lies in the directory now; what cannot be read is not there, and logged."""
-        if self._directory is None:
-            return self._links
-        changed_ns = self._directory.stat().st_mtime_ns
-        if changed_ns != self._read_at_ns:
-            self._links, faults = read_links(self._directory)
-            self._read_at_ns = changed_ns
-            for fault in faults:
-                log(logger, logging.ERROR, "delegation.unreadable", detail=fault)
-        return self._links
+    async def chain(self, last: str) -> SignedChain:
+        """Return the links that end with `last`, first to last; DELEGATION_REVOKED where one is revoked.
 
+        DELEGATION_EXCEEDED where one is not there. Raises `StreamsError`.
+        """
+        links: list[Signed] = []
+        names: list[str] = []
+        name = last
+        while name:
+            if len(links) == MAX_DEPTH:
+                return Refusal(Reason.DELEGATION_EXCEEDED, f"more than {MAX_DEPTH} links end with `{last}`")
+            link = await self.link(name)
+            if link is None:
+                return Refusal(Reason.DELEGATION_EXCEEDED, f"delegation `{name}` is not in the registry")
+            links.append(link)
+            names.append(name)
+            name = parent_of(link)
+        for name, revoked in zip(names, await asyncio.gather(*map(self.revoked, names)), strict=True):
+            if revoked:
+                return Refusal(Reason.DELEGATION_REVOKED, f"delegation `{name}`")
+        return tuple(reversed(links))
 
-def read_links(directory: Path) -> tuple[Links, tuple[str, ...]]:
-    """Return the links of a directory by id, and what is wrong with files that are none."""
-    links: dict[str, Signed] = {}
-    faults: list[str] = []
-    for path in sorted(directory.glob(f"*{SUFFIX}"))[:MAX_LINKS]:
+    async def link(self, name: str) -> Signed | None:
+        """Return a link as it was signed, None where there is none of that id. Raises `StreamsError`."""
+        known = self._known.get(name)
+        if known is not None:
+            self._known.move_to_end(name)
+            return known
         try:
-            signed = read_signed(path)
-        except KeyFileError as error:
-            faults.append(str(error))
-            continue
+            subject = subject_delegation(self._environment, name)
+        except ValueError:
+            return None  # no id, so no link has it
+        stored = await read_last(self._nc, stream_config(self._environment), subject)
+        signed = parse_signed(stored.data) if stored is not None else None
+        if signed is None or isinstance(signed, Refusal):
+            return None
         message = strict_parse(delegation_pb2.Delegation, signed.payload)
-        if isinstance(message, Refusal) or message.delegation_id != path.name.removesuffix(SUFFIX):
-            faults.append(f"`{path}` is no delegation of that id")
-            continue
-        links[message.delegation_id] = signed
-    return MappingProxyType(links), tuple(faults)
+        if isinstance(message, Refusal) or message.delegation_id != name:
+            return None
+        self._known[name] = signed
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+        return signed
+
+    async def revoked(self, name: str) -> bool:
+        """Say whether a link was revoked, as the leader has it now. Raises `StreamsError`."""
+        subject = subject_delegation_revoked(self._environment, name)
+        return await read_last(self._nc, stream_config(self._environment), subject) is not None
+
+    async def names(self) -> tuple[str, ...]:
+        """Return the ids of all links, revoked ones too. Raises `StreamsError`."""
+        pattern = f"licet.config.{self._environment}.delegation.*.link"
+        found = await list_subjects(self._nc, stream_config(self._environment), pattern)
+        return tuple(subject.split(".")[-2] for subject in found)
 
 
-def signed_chain(links: Links, last: str) -> tuple[Signed, ...] | Refusal:
-    """Return the signed links that end with `last`, first to last, or DELEGATION_EXCEEDED."""
-    chain: list[Signed] = []
-    name = last
-    while name:
-        if name not in links:
-            return Refusal(Reason.DELEGATION_EXCEEDED, f"delegation `{name}` is not in the registry")
-        if len(chain) == MAX_DEPTH:
-            return Refusal(Reason.DELEGATION_EXCEEDED, f"more than {MAX_DEPTH} links end with `{last}`")
-        chain.append(links[name])
-        name = delegation_pb2.Delegation.FromString(links[name].payload).parent_id
-    return tuple(reversed(chain))
+async def put_link(publisher: Publisher, environment: str, name: str, signed: Signed) -> bool:
+    """Store a link, once; False where one of that id is stored. Raises `StreamsError`."""
+    try:
+        await publisher.publish(
+            subject_delegation(environment, name), canonical(signed), headers={EXPECTED: "0"}
+        )
+    except StoreRefused as refused:
+        if refused.err_code in WRONG_SEQUENCE:
+            return False
+        raise
+    return True
+
+
+async def put_revoked(publisher: Publisher, environment: str, name: str, said: str) -> None:
+    """Revoke a link with all below it, for good. Raises `StreamsError`.
+
+    `said`: for people who look into the stream; whatever it says, the link is revoked.
+    """
+    await publisher.publish(subject_delegation_revoked(environment, name), said.encode())
+
+
+def parent_of(signed: Signed) -> str:
+    """Return the id of the link that one hangs on, empty for none; of a link that `Registry` returned."""
+    return delegation_pb2.Delegation.FromString(signed.payload).parent_id
 
 
 def check_delegation(
-    envelope: Envelope, links: Links, in_force: InForce, *, now_ms: int
+    envelope: Envelope, signed: SignedChain, in_force: InForce, *, now_ms: int
 ) -> Chain | Refusal | None:
     """Return the links a call rests on, or why it is not within them all.
 
@@ -96,12 +137,13 @@ def check_delegation(
     """
     if not envelope.task.delegation:
         return None
-    signed = signed_chain(links, envelope.task.delegation)
     if isinstance(signed, Refusal):
         return signed
     chain = read_chain(signed, in_force.keys, now_ms=now_ms)
     if not isinstance(chain, Chain):
         return chain
+    if chain.ids[-1] != envelope.task.delegation:
+        return Refusal(Reason.DELEGATION_EXCEEDED, "these are the links of another task")
     refusal = chain.check(_call(envelope, in_force), now_ms=now_ms, revocations=in_force.revocations)
     return chain if refusal is None else refusal
 

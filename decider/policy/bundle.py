@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from decider.budgets.budget import RULE_PREFIX, Budget
+from decider.budgets.budget import DELEGATION_RULES, RULE_PREFIX, Budget
 from decider.budgets.source import load_budgets, read_budgets
 from decider.egress import Allowed, is_flag
 from decider.entities.source import read_entities
@@ -192,9 +192,10 @@ def _check_rules(bundle: bundle_pb2.Bundle, directory: Path, notes: Section | No
 
 
 def _notable(bundle: bundle_pb2.Bundle, rules: RuleSet) -> frozenset[str]:
-    """Return what a note may be about: a rule, or a budget."""
+    """Return what a note may be about: a rule, a budget, or a delegation that is used up."""
     budgets = (*bundle.budgets, *(one for template in bundle.templates for one in template.budgets))
-    return frozenset({rule.rule_id for rule in rules.rules} | {f"{RULE_PREFIX}{one.name}" for one in budgets})
+    named = {rule.rule_id for rule in rules.rules} | {f"{RULE_PREFIX}{one.name}" for one in budgets}
+    return DELEGATION_RULES | named
 
 
 def _check_names(budgets: tuple[Budget, ...], templates: Templates) -> None:

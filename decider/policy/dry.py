@@ -53,6 +53,8 @@ from licet.v1.decision_pb2 import Codec
 NOBODY: Final = bytes(32)
 """Seed of the key that signs the catalog for itself, and the digest key: a dry digest joins nothing."""
 
+UNKNOWN_LINKS: Final = Refusal(Reason.DELEGATION_EXCEEDED, "a dry call knows no registry of delegations")
+
 
 class DryError(ValueError):
     """A call file or policy directory cannot be used; `str()` says what to change."""
@@ -159,7 +161,7 @@ def _judged(
     envelope: Envelope, call: DryCall, ground: Ground, moment: Moment, *, modify: bool = True
 ) -> tuple[Envelope, Verdict | Refusal]:
     in_force = ground.in_force
-    admitted = admit(envelope, {}, in_force, now_ms=moment.now_ms)
+    admitted = admit(envelope, UNKNOWN_LINKS, in_force, now_ms=moment.now_ms)
     if isinstance(admitted, Refusal):
         return envelope, deny(envelope, admitted, in_force, moment)
     envelope = admitted

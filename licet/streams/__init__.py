@@ -1,6 +1,14 @@
 """NATS JetStream as licet uses it: subjects, the seven streams, connections, publishing, configuration."""
 
-from licet.streams.api import SpendPosition, StoredMessage, read_last, read_seq, spend_position, stream_info
+from licet.streams.api import (
+    SpendPosition,
+    StoredMessage,
+    list_subjects,
+    read_last,
+    read_seq,
+    spend_position,
+    stream_info,
+)
 from licet.streams.batch import MAX_BATCH, Batched, publish_batch
 from licet.streams.config_store import ActivationLost, ArtifactDamaged, ConfigStore
 from licet.streams.connection import Connection, NatsSettings, connect, inbox_prefix
@@ -36,6 +44,8 @@ from licet.streams.subjects import (
     subject_beacon,
     subject_booking,
     subject_config_active,
+    subject_delegation,
+    subject_delegation_revoked,
     subject_ledger,
     subject_notice,
     subject_payload,
@@ -70,6 +80,7 @@ __all__ = [
     "check_streams",
     "connect",
     "inbox_prefix",
+    "list_subjects",
     "parse_ack",
     "problems",
     "publish_batch",
@@ -91,6 +102,8 @@ __all__ = [
     "subject_beacon",
     "subject_booking",
     "subject_config_active",
+    "subject_delegation",
+    "subject_delegation_revoked",
     "subject_ledger",
     "subject_notice",
     "subject_payload",

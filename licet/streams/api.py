@@ -20,6 +20,8 @@ from licet.streams.subjects import stream_spend, stream_spend_log
 REQUEST_TIMEOUT_S: Final = 2.0
 NO_STREAM: Final = 10059
 NO_MESSAGE: Final = 10037
+SUBJECTS_PAGE: Final = 100_000
+"""Subjects that the server lists in one answer."""
 SOURCE_HEADER: Final = "Nats-Stream-Source"
 
 
@@ -80,6 +82,17 @@ async def stream_info(nc: Client, stream: str) -> dict[str, Any] | None:
         if refused.err_code == NO_STREAM:
             return None
         raise
+
+
+async def list_subjects(nc: Client, stream: str, pattern: str) -> tuple[str, ...]:
+    """Return every subject within `pattern` that has a message, sorted."""
+    found: list[str] = []
+    while True:
+        asked = {"subjects_filter": pattern, "offset": len(found)}
+        page = (await call(nc, f"STREAM.INFO.{stream}", asked))["state"].get("subjects") or {}
+        found.extend(page)
+        if len(page) < SUBJECTS_PAGE:
+            return tuple(sorted(set(found)))
 
 
 async def read_last(nc: Client, stream: str, subject: str) -> StoredMessage | None:

@@ -79,6 +79,18 @@ def subject_artifact(env: str, sha256_hex: str) -> str:
     return f"licet.config.{subject_token(env)}.artifact.{_hex(_HEX_64, sha256_hex, 'artifact digest')}"
 
 
+def subject_delegation(env: str, delegation_id: str) -> str:
+    """Return the subject of one signed link of authority handed down."""
+    return (
+        f"licet.config.{subject_token(env)}.delegation.{_hex(_HEX_32, delegation_id, 'delegation id')}.link"
+    )
+
+
+def subject_delegation_revoked(env: str, delegation_id: str) -> str:
+    """Return the subject on which anything at all says that this link is revoked."""
+    return f"{subject_delegation(env, delegation_id).removesuffix('.link')}.revoked"
+
+
 def subject_balance(env: str, account_id: str) -> str:
     """Return the subject of what is used of one budget by those who share it, in one period."""
     return f"licet.budget.{subject_token(env)}.balance.{_hex(_HEX_32, account_id, 'account id')}"

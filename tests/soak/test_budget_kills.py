@@ -22,11 +22,12 @@ from tests.worlds.programs import DeciderProgram, start_program
 
 __all__ = ["ground", "ledger_of"]
 
-pytestmark = [pytest.mark.soak, pytest.mark.asyncio]
-
 SECONDS = int(os.environ.get("LICET_SOAK_SECONDS", "240"))
+SEED = int(os.environ.get("LICET_SOAK_SEED", "7"))
 LIMIT = 400
 UNIT = 5_000
+
+pytestmark = [pytest.mark.soak, pytest.mark.asyncio, pytest.mark.timeout(SECONDS + 900)]
 
 
 class Traffic:
@@ -77,7 +78,7 @@ async def test_balances_are_what_was_executed_after_minutes_of_kills(ground: Gro
     finance = await ground_laid(ground, five(LIMIT))
     programs = [await start_program(ground, finance.port, name) for name in ("0", "1")]
     ledger: Ledger = await ledger_of(ground)
-    traffic = Traffic(programs, ledger, random.Random(7))
+    traffic = Traffic(programs, ledger, random.Random(SEED))
     agents = [asyncio.create_task(traffic.agent(name)) for name in range(12)]
     kills, over, dead = 0, [], []
     while time.monotonic() < traffic.end:

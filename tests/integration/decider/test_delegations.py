@@ -1,96 +1,62 @@
-"""Delegations at a running decider: granted, narrowed and taken back with the command line."""
+"""Delegations at running deciders: granted, narrowed and taken back with the command line, in JetStream."""
 
-import json
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 import pytest_asyncio
-from typer.testing import CliRunner
 
-from decider.delegation.cli import app
-from decider.delegation.delegations import Registry, read_links, signed_chain
-from decider.house import read_delegations
-from licet.embedded.dev_keys import make_dev_keys
-from licet.identity import TRUST_DOMAIN_DEV
+from decider.delegation.delegations import Registry, put_link, put_revoked
+from licet.embedded.nats_accounts import DECIDER, SETUP
 from licet.refusal import Refusal
+from licet.statement import canonical
+from licet.streams import Publisher, connect, subject_delegation
 from licet.v1 import delegation_pb2
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY
 from licet.v1.statement_pb2 import Signed
-from tests.worlds.decisions import APPROVERS, ENV, Ground, House, furnish, refund
+from tests.integration.decider.test_two_deciders import second
+from tests.worlds.decisions import ENV, Ground, House, furnish, refund
+from tests.worlds.delegations import DelegationDesk
 
-REFUND = "/fin.v1.Finance/IssueRefund"
-
-
-class Desk:
-    """Where delegations are handed out."""
-
-    def __init__(self, ground: Ground) -> None:
-        self.directory = ground.directory / "delegations"
-        self.directory.mkdir()
-        self.keys = ground.keys_dir
-
-    def run(self, *words: str, fails: bool = False) -> str:
-        common = ["--dir", str(self.directory)]
-        if words[0] != "revoke":
-            common += ["--keys-dir", str(self.keys), "--environment", ENV]
-        result = CliRunner().invoke(app, [*words, *common])
-        assert result.exit_code == (1 if fails else 0), result.output
-        return (result.stderr if fails else result.stdout).strip()
-
-    def key(self, name: str) -> str:
-        return str(self.keys / f"{name}.key")
-
-    def grant(self, *more: str) -> str:
-        base = ["grant", "--key", self.key("delegator"), "--tenant", "t1", "--from", "ana@t1.example.com"]
-        base += ["--to", "support-bot", "--method", REFUND, "--operation", "refund", "--resource", "order"]
-        return self.run(*base, "--max-tier", "4", "--autonomy", "full", "--max-cost", "USD:10000", *more)
-
-    def narrow(self, parent: str, *more: str, key: str = "delegator-support-bot", fails: bool = False) -> str:
-        words = ["narrow", parent, "--key", self.key(key), "--to", "refund-bot", *more]
-        return self.run(*words, fails=fails)
-
-
-@pytest.fixture
-def desk(ground: Ground) -> Desk:
-    agents = ["support-bot", "refund-bot"]
-    ground.keys = make_dev_keys(
-        ground.keys_dir, ENV, ["finance"], agents, TRUST_DOMAIN_DEV, approvers=APPROVERS
-    )
-    return Desk(ground)
+pytestmark = pytest.mark.asyncio
 
 
 @pytest_asyncio.fixture
-async def house(ground: Ground, desk: Desk) -> AsyncIterator[House]:
-    first = desk.grant()
-    last = desk.narrow(first, "--resource", "order:O1", "--max-cost", "USD:6000")
-    (ground.policy / "tasks.yaml").write_text(
-        "tasks:\n"
-        '  task_789: {agent: refund-bot, caller: agent/refund-bot, principal: "ana@t1.example.com",'
-        f" tenant: t1, delegation: {last}}}\n"
-        '  task_gone: {agent: refund-bot, caller: agent/refund-bot, principal: "ana@t1.example.com",'
-        f" tenant: t1, delegation: {'0' * 32}}}\n"
-        '  task_other: {agent: refund-bot, caller: agent/refund-bot, principal: "ben@t2.example.com",'
+async def desk(ground: Ground) -> DelegationDesk:
+    return await DelegationDesk.opened(ground, "support-bot", "refund-bot")
+
+
+@pytest_asyncio.fixture
+async def house(ground: Ground, desk: DelegationDesk) -> AsyncIterator[House]:
+    first = await desk.grant()
+    last = await desk.narrow(first, "--resource", "order:O1", "--max-cost", "USD:6000")
+    desk.tasks(task_789=last, task_gone="0" * 32)
+    tasks = ground.policy / "tasks.yaml"
+    tasks.write_text(
+        tasks.read_text()
+        + '  task_other: {agent: refund-bot, caller: agent/refund-bot, principal: "ben@t2.example.com",'
         f" tenant: t1, delegation: {last}}}\n"
     )
-    made = await furnish(ground, delegations_dir=desk.directory)
+    made = await furnish(ground)
     try:
         yield made
     finally:
         await made.close()
 
 
-@pytest.mark.asyncio
-async def test_call_within_the_chain_gets_a_permit_that_names_every_link(house: House, desk: Desk) -> None:
+async def test_call_within_the_chain_gets_a_permit_that_names_every_link(
+    house: House, desk: DelegationDesk
+) -> None:
     response = await house.decide()
     assert response.decision == DECISION_TYPE_ALLOW
-    rows = json.loads(desk.run("show", "--json"))
-    assert list(house.permit(response).delegations) == [row["id"] for row in rows]
+    ids = [row["id"] for row in await desk.rows()]
+    assert list(house.permit(response).delegations) == ids
     [event] = await house.decisions()
-    assert list(event.delegations) == [row["id"] for row in rows]
+    assert list(event.delegations) == ids
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("body", "task"),
     [
@@ -107,15 +73,87 @@ async def test_call_outside_the_chain_is_denied(house: House, body: bytes, task:
 
 
 @pytest.mark.negative(35)
-@pytest.mark.asyncio
-async def test_revoked_parent_stops_the_next_decision(house: House, desk: Desk) -> None:
+@pytest.mark.parametrize("which", [0, 1])
+async def test_revoked_link_stops_the_next_decision_of_every_decider_and_of_the_next_start(
+    house: House, desk: DelegationDesk, tmp_path: Path, which: int
+) -> None:
+    other = await second(house, tmp_path)
+    try:
+        for number, one in enumerate((house, other)):
+            before = await one.decide(refund(minor=1), call_id=f"before-{number}")
+            assert before.decision == DECISION_TYPE_ALLOW
+        revoked = (await desk.rows())[which]["id"]
+        assert await desk.run("revoke", revoked) == revoked
+        for number, one in enumerate((house, other)):
+            after = await one.decide(refund(minor=1), call_id=f"after-{number}")
+            assert (after.decision, after.refusal.reason) == (DECISION_TYPE_DENY, "DELEGATION_REVOKED")
+    finally:
+        await other.channel.close()
+        await other.process.stop()
+    again = await second(house, tmp_path)
+    try:
+        assert (await again.decide(call_id="again")).refusal.reason == "DELEGATION_REVOKED"
+    finally:
+        await again.channel.close()
+        await again.process.stop()
+    rows = await desk.rows()
+    assert [row["refused"] for row in rows][which] == "revoked"
+    assert rows[1]["refused"] in {"revoked", f"`{revoked}` is revoked"}
+
+
+async def test_restart_loses_no_delegation(house: House, tmp_path: Path) -> None:
+    again = await second(house, tmp_path)
+    try:
+        assert (await again.decide()).decision == DECISION_TYPE_ALLOW
+    finally:
+        await again.channel.close()
+        await again.process.stop()
+
+
+@pytest.mark.negative(35)
+async def test_revoked_link_cannot_be_brought_back(house: House, desk: DelegationDesk) -> None:
+    """Whoever may write to the stream writes the old bytes again: what was said of it stays said."""
+    first = (await desk.rows())[0]["id"]
+    nc = await connect(house.ground.nats.settings(SETUP), "test")
+    try:
+        publisher = await Publisher.open(nc)
+        signed = await Registry(nc, ENV).link(first)
+        assert signed is not None
+        await desk.run("revoke", first)
+        assert not await put_link(publisher, ENV, first, signed)
+        await publisher.publish(subject_delegation(ENV, first), canonical(signed))
+        assert (await house.decide()).refusal.reason == "DELEGATION_REVOKED"
+    finally:
+        await nc.close()
+
+
+@pytest.mark.negative(35)
+async def test_permits_that_are_out_are_revoked_with_the_link_where_one_asks_for_it(
+    house: House, desk: DelegationDesk
+) -> None:
+    permit = house.permit(await house.decide())
+    first = (await desk.rows())[0]["id"]
+    await desk.run("revoke", first, "--permits")
+    async with asyncio.timeout(60):
+        while True:
+            in_force = house.process._configuration.current
+            if in_force is not None and in_force.revocations.check(permit, "") is not None:
+                break
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.negative(35)
+async def test_without_the_registry_nothing_that_rests_on_it_is_decided(
+    house: House, desk: DelegationDesk
+) -> None:
     assert (await house.decide(call_id="before")).decision == DECISION_TYPE_ALLOW
-    first, last = (row["id"] for row in json.loads(desk.run("show", "--json")))
-    assert desk.run("revoke", first).split() == [first, last]
-    response = await house.decide(call_id="after")
-    assert response.decision == DECISION_TYPE_DENY
-    assert response.refusal.reason == "DELEGATION_EXCEEDED"
-    assert (desk.directory / "revoked" / f"{first}.delegation").is_file()
+    house.ground.nats.stop()
+    try:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await house.decide(call_id="after")
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+    finally:
+        house.ground.nats.start()
 
 
 @pytest.mark.negative(36)
@@ -125,80 +163,93 @@ async def test_revoked_parent_stops_the_next_decision(house: House, desk: Desk) 
         (("--max-cost", "USD:10001"), ("--max-cost", "USD:10000")),
         (("--resource", "orders"), ("--resource", "order:O1")),
         (("--max-tier", "5"), ("--max-tier", "4")),
-        (("--hours", "2"), ("--hours", "1", "--max-calls", "1")),
+        (("--max-calls", "101"), ("--max-calls", "100")),
         (("--operation", "*"), ("--operation", "refund")),
     ],
 )
-def test_wider_link_is_not_written_and_its_twin_is(
-    desk: Desk, wider: tuple[str, ...], twin: tuple[str, ...]
+async def test_wider_link_is_not_written_and_its_twin_is(
+    desk: DelegationDesk, wider: tuple[str, ...], twin: tuple[str, ...]
 ) -> None:
-    first = desk.grant("--hours", "1") if wider[0] != "--hours" else desk.grant()
-    if wider[0] == "--hours":
-        assert "not_after" in desk.narrow(first, *wider, fails=True)
-    else:
-        assert "not within its parent's" in desk.narrow(first, *wider, fails=True)
-        desk.narrow(first, *twin)
-    assert len(list(desk.directory.glob("*.delegation"))) == (1 if wider[0] == "--hours" else 2)
+    first = await desk.grant()
+    assert "not within its parent's" in await desk.narrow(first, *wider, fails=True)
+    assert len(await desk.rows()) == 1
+    last = await desk.narrow(first, *twin)
+    assert [row["id"] for row in await desk.rows()] == [first, last]
 
 
-def test_agents_key_cannot_hand_down_for_a_person(desk: Desk) -> None:
+@pytest.mark.negative(36)
+async def test_link_that_lasts_longer_than_its_parent_is_not_written(desk: DelegationDesk) -> None:
+    first = await desk.grant("--hours", "2")
+    assert "not_after" in await desk.narrow(first, "--hours", "3", fails=True)
+    assert len(await desk.rows()) == 1
+    await desk.narrow(first, "--hours", "1")
+    assert len(await desk.rows()) == 2
+
+
+async def test_agents_key_cannot_hand_down_for_a_person(desk: DelegationDesk) -> None:
     words = ["grant", "--tenant", "t1", "--from", "ana@t1.example.com", "--to", "refund-bot"]
-    told = desk.run(*words, "--key", desk.key("delegator-support-bot"), fails=True)
+    told = await desk.run(*words, "--key", desk.key("delegator-support-bot"), fails=True)
     assert "does not speak for" in told
-    first = desk.grant()
-    assert "does not speak for" in desk.narrow(first, key="delegator-refund-bot", fails=True)
+    first = await desk.grant()
+    assert "does not speak for" in await desk.narrow(first, key="delegator-refund-bot", fails=True)
 
 
-def test_tree_shows_who_has_what_from_whom(desk: Desk) -> None:
-    first = desk.grant()
-    last = desk.narrow(first)
-    lines = desk.run("show").splitlines()
+async def test_link_written_past_the_command_line_is_verified_at_the_decision(
+    house: House, desk: DelegationDesk
+) -> None:
+    """NATS is no authority: bytes that no delegator signed are no link."""
+    last = (await desk.rows())[1]["id"]
+    nc = await connect(house.ground.nats.settings(SETUP), "test")
+    try:
+        publisher = await Publisher.open(nc)
+        signed = await Registry(nc, ENV).link(last)
+        assert signed is not None
+        message = delegation_pb2.Delegation.FromString(signed.payload)
+        message.delegation_id, message.max_tier = "0" * 32, 5
+        forged = Signed(payload=canonical(message), key_id=signed.key_id, signature=signed.signature)
+        assert await put_link(publisher, ENV, "0" * 32, forged)
+    finally:
+        await nc.close()
+    assert (await house.decide(task_id="task_gone")).decision == DECISION_TYPE_DENY
+    assert (await house.decide()).decision == DECISION_TYPE_ALLOW
+    assert next(row for row in await desk.rows() if row["id"] == "0" * 32)["refused"]
+
+
+async def test_tree_shows_who_has_what_from_whom(desk: DelegationDesk) -> None:
+    first = await desk.grant()
+    last = await desk.narrow(first)
+    lines = (await desk.run("show")).splitlines()
     assert lines[0].startswith(f"{first}  ana@t1.example.com → support-bot")
     assert lines[1].startswith(f"  {last}  support-bot → refund-bot")
 
 
-def test_wrong_words_are_told(desk: Desk, tmp_path: Path) -> None:
-    assert "CURRENCY:MINOR_UNITS" in desk.narrow(desk.grant(), "--max-cost", "USD", fails=True)
-    assert "is not in" in desk.run("revoke", "0" * 32, fails=True)
-    assert "not in the registry" in desk.narrow("0" * 32, fails=True)
+async def test_wrong_words_are_told(desk: DelegationDesk) -> None:
+    assert "CURRENCY:MINOR_UNITS" in await desk.narrow(await desk.grant(), "--max-cost", "USD", fails=True)
+    assert "not in the registry" in await desk.run("revoke", "0" * 32, fails=True)
+    assert "not in the registry" in await desk.run("revoke", "a.b", fails=True)
+    assert "not in the registry" in await desk.narrow("0" * 32, fails=True)
 
 
-def test_registry_reads_again_what_changed_and_leaves_out_what_is_no_link(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
-    registry = Registry(desk.directory)
-    first = desk.grant()
-    assert set(registry.links) == {first}
-    (desk.directory / f"{'e' * 32}.delegation").write_bytes(b"no link")
-    (desk.directory / f"{'f' * 32}.delegation").write_bytes(
-        (desk.directory / f"{first}.delegation").read_bytes()
-    )
-    assert set(registry.links) == {first}
-    assert len([record for record in caplog.records if "unreadable" in record.getMessage()]) == 2
-    desk.run("revoke", first)
-    assert not registry.links
-    assert not Registry(None).links
-
-
-def test_ring_of_links_is_no_chain(desk: Desk) -> None:
-    first = desk.grant()
-    links, _ = read_links(desk.directory)
-    message = delegation_pb2.Delegation.FromString(links[first].payload)
-    message.parent_id = first
-    ring = {first: Signed(payload=message.SerializeToString())}
-    assert isinstance(signed_chain(ring, first), Refusal)
-    assert signed_chain(links, first) == (links[first],)
-
-
-def test_decider_does_not_start_on_a_registry_with_a_fault(ground: Ground, desk: Desk) -> None:
-    def registry(directory: Path) -> Path | None:
-        return read_delegations(ground.settings("", delegations_dir=directory))
-
-    bad = desk.directory / f"{'e' * 32}.delegation"
-    bad.write_bytes(b"no link")
-    with pytest.raises(ValueError, match="no signed artifact"):
-        registry(desk.directory)
-    with pytest.raises(ValueError, match="is no directory"):
-        registry(ground.directory / "nowhere")
-    bad.unlink()
-    assert registry(desk.directory) == desk.directory
+async def test_registry_takes_no_bytes_that_are_no_link_and_no_ring(desk: DelegationDesk) -> None:
+    first = await desk.grant()
+    nc = await connect(desk.ground.nats.settings(DECIDER), "test")
+    try:
+        publisher, registry = await Publisher.open(nc), Registry(nc, ENV)
+        signed = await registry.link(first)
+        assert signed is not None
+        assert await registry.chain(first) == (signed,)
+        await publisher.publish(subject_delegation(ENV, "e" * 32), b"no link")
+        await put_link(publisher, ENV, "f" * 32, signed)  # a link under another's id
+        for name in ("e" * 32, "f" * 32, "no id", ""):
+            assert await registry.link(name) is None
+        message = delegation_pb2.Delegation.FromString(signed.payload)
+        message.delegation_id = message.parent_id = "d" * 32
+        await put_link(publisher, ENV, "d" * 32, Signed(payload=message.SerializeToString()))
+        ring = await registry.chain("d" * 32)
+        assert isinstance(ring, Refusal)
+        assert "more than 4 links" in ring.detail
+        assert await registry.chain("") == ()
+        await put_revoked(publisher, ENV, first, "")
+        assert isinstance(await registry.chain(first), Refusal)
+    finally:
+        await nc.close()

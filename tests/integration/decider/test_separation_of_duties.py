@@ -5,12 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from licet.embedded.dev_keys import make_dev_keys
-from licet.identity import TRUST_DOMAIN_DEV
 from licet.v1.approvals_pb2 import HOLD_STATE_LIFTED
-from tests.integration.decider.test_delegations import Desk as Delegating
 from tests.integration.decider.test_holds import desk_of, held
-from tests.worlds.decisions import APPROVERS, ENV, Ground, House, furnish
+from tests.worlds.decisions import Ground, House, furnish
+from tests.worlds.delegations import DelegationDesk
 
 pytestmark = pytest.mark.asyncio
 
@@ -20,19 +18,16 @@ ANA = "ana@t1.example.com"
 @pytest_asyncio.fixture
 async def handed_down(ground: Ground) -> AsyncIterator[House]:
     """Ana's task, which she handed to omar and omar to the bot."""
-    ground.keys = make_dev_keys(
-        ground.keys_dir, ENV, ["finance"], ["omar", "refund-bot"], TRUST_DOMAIN_DEV, approvers=APPROVERS
-    )
-    desk = Delegating(ground)
-    first = desk.grant("--to", "omar", "--max-cost", "USD:100000")
-    last = desk.narrow(first, key="delegator-omar")
+    desk = await DelegationDesk.opened(ground, "omar", "refund-bot")
+    first = await desk.grant("--to", "omar", "--max-cost", "USD:100000")
+    last = await desk.narrow(first, key="delegator-omar")
     (ground.policy / "tasks.yaml").write_text(
         "tasks:\n"
         f'  task_789: {{agent: refund-bot, caller: agent/refund-bot, principal: "{ANA}",'
         f" tenant: t1, delegation: {last}}}\n"
         f'  task_plain: {{agent: refund-bot, caller: agent/refund-bot, principal: "{ANA}", tenant: t1}}\n'
     )
-    made = await furnish(ground, delegations_dir=desk.directory)
+    made = await furnish(ground)
     try:
         yield made
     finally:

@@ -17,9 +17,7 @@ from licet.delegation import (
     DelegatedCall,
     Delegation,
     Link,
-    Usage,
     check_narrowing,
-    descendants,
     payload_of,
     read_chain,
     read_delegation,
@@ -436,14 +434,6 @@ def test_revoked_link_anywhere_in_the_chain_refuses(name: str) -> None:
     assert links.check(call(), now_ms=NOW, revocations=other) is None
 
 
-def test_calls_and_money_of_the_past_count() -> None:
-    links = good_chain(first(), second())
-    used = {"a" * 32: Usage(9, {"USD": 5000})}
-    assert links.check(call(), now_ms=NOW, revocations=NONE, usage=used) is None
-    for more in (Usage(10), Usage(1, {"USD": 5001})):
-        assert refused(links.check(call(), now_ms=NOW, revocations=NONE, usage={"a" * 32: more}))
-
-
 def test_autonomy_bounds_the_tier() -> None:
     links = good_chain(first(autonomy_max=1), second(first(autonomy_max=1)))
     assert "max_tier" in refused(links.check(call(tier=2), now_ms=NOW, revocations=NONE))
@@ -528,12 +518,6 @@ def test_resource_covers_itself_and_what_lies_below() -> None:
     assert not covers("order:O1", "order")
     assert within_resources({"*"}, frozenset({"*"}))
     assert not within_resources({"*"}, frozenset({"a"}))
-
-
-def test_everything_below_a_link_falls_with_it() -> None:
-    parents = {"b": "a", "c": "b", "d": "a", "x": "y", "a": "c"}  # a registry in which somebody made a ring
-    assert sorted(descendants("b", parents)) == ["a", "c", "d"]
-    assert list(descendants("x", parents)) == []
 
 
 def test_narrowing_needs_the_parent_as_it_was_signed() -> None:

@@ -10,6 +10,8 @@ from licet.streams import (
     stream_spend,
     subject_artifact,
     subject_audit,
+    subject_delegation,
+    subject_delegation_revoked,
     subject_ledger,
     subject_spend,
 )
@@ -24,6 +26,8 @@ def test_subjects_are_spelled_as_documented() -> None:
     assert subject_audit("prod", "sidecar", "finance") == "licet.audit.prod.sidecar.finance"
     assert subject_ledger("prod", "finance", 7) == "licet.ledger.prod.finance.7"
     assert subject_artifact("prod", "a" * 64) == f"licet.config.prod.artifact.{'a' * 64}"
+    assert subject_delegation("prod", SPEND_ID) == f"licet.config.prod.delegation.{SPEND_ID}.link"
+    assert subject_delegation_revoked("prod", SPEND_ID) == f"licet.config.prod.delegation.{SPEND_ID}.revoked"
     assert stream_spend("prod") == "LICET_SPEND_prod"
 
 
@@ -37,6 +41,8 @@ def test_no_name_reaches_another_subject(hostile: str) -> None:
         lambda: subject_audit("prod", "sidecar", hostile),
         lambda: subject_audit("prod", hostile, "x"),
         lambda: subject_artifact("prod", hostile),
+        lambda: subject_delegation("prod", hostile),
+        lambda: subject_delegation_revoked(hostile, SPEND_ID),
     ):
         with pytest.raises(ValueError):
             make()
