@@ -3,7 +3,8 @@
 Guarantees: `current` is one configuration whose key set the root key signed, whose bundle a bundle key and
 whose revocation list a decider key of that key set signed, all for this environment. A record that is not
 whole, or that goes back (generation, key set, bundle, revocations), is refused loudly and the one before it
-stays; a record is never taken in part. Trusts NATS with availability only: it can withhold a record, not
+stays; a record is never taken in part. The first one of a process is compared with every record that the
+stream remembers. Trusts NATS with availability only: it can withhold a record, not
 make one valid.
 """
 
@@ -19,7 +20,7 @@ from licet.log import log
 from licet.refusal import Refusal
 from licet.revocation import NONE, Revocations, read_revocations
 from licet.revocation import succeeds as list_succeeds
-from licet.statement import PayloadType, parse_signed, verify
+from licet.statement import PayloadType, canonical, parse_signed, verify
 from licet.streams import ArtifactDamaged, ConfigStore
 from licet.v1.beacon_pb2 import ActiveConfig
 from licet.v1.statement_pb2 import Signed
@@ -113,6 +114,43 @@ class Configuration:
 
     async def load(self, config: ActiveConfig, seq: int, now_ms: int, *, monotonic_ms: int = 0) -> InForce:
         """Take a record as the one in force. Raises `ConfigurationRefused` where it may not be."""
+        in_force = await self._verified(config, seq, now_ms)
+        went_back = goes_back(self.current, in_force)
+        if not went_back and self.floor is not None:
+            went_back = self.floor.refuses(in_force)
+            if not went_back and self.current is None:
+                went_back = await self._was_beyond(in_force, self.floor.seq_in(in_force.generation), now_ms)
+        if went_back:
+            raise ConfigurationRefused(went_back)
+        if self.floor is not None:
+            self._keep(self.floor, in_force)
+        self.latest = Read(in_force, monotonic_ms)
+        return in_force
+
+    async def _was_beyond(self, new: InForce, after_seq: int, now_ms: int) -> str:
+        """Return which earlier record `new` goes back from, empty for none: the stream remembers them all.
+
+        Only a record that would be lawful now counts, so whoever can write there cannot raise the floor.
+        """
+        history = self._store.history(after_seq, new.config_seq)
+        claims = [(config, seq) async for config, seq in history if _claims_more(config, new)]
+        tried: set[bytes] = set()
+        for config, seq in reversed(claims):
+            body = canonical(config)
+            if body in tried:
+                continue
+            tried.add(body)
+            try:
+                earlier = await self._verified(config, seq, now_ms)
+            except (ConfigurationRefused, ArtifactDamaged):
+                continue
+            back = goes_back(earlier, new)
+            if back:
+                return f"{back}: the record at sequence {seq} was in force before"
+        return ""
+
+    async def _verified(self, config: ActiveConfig, seq: int, now_ms: int) -> InForce:
+        """Return a record with all it names, verified. Raises `ConfigurationRefused`."""
         keys = await self._keys(config)
         payload = await self._payload(config.bundle_sha256, PayloadType.BUNDLE, keys, now_ms)
         try:
@@ -126,16 +164,7 @@ class Configuration:
             )
         revocations = await self._revocations(config, keys, now_ms)
         candidate = await self._candidate(config, bundle, keys, now_ms)
-        in_force = InForce(config, seq, bundle, keys, revocations, candidate)
-        went_back = goes_back(self.current, in_force)
-        if not went_back and self.floor is not None:
-            went_back = self.floor.refuses(in_force)
-        if went_back:
-            raise ConfigurationRefused(went_back)
-        if self.floor is not None:
-            self._keep(self.floor, in_force)
-        self.latest = Read(in_force, monotonic_ms)
-        return in_force
+        return InForce(config, seq, bundle, keys, revocations, candidate)
 
     @staticmethod
     def _keep(floor: Floor, in_force: InForce) -> None:
@@ -201,6 +230,20 @@ class Configuration:
         if listed.seq != config.revocations_seq:
             raise ConfigurationRefused(f"the list is {listed.seq}, the record says {config.revocations_seq}")
         return listed
+
+
+def _claims_more(earlier: ActiveConfig, new: InForce) -> bool:
+    """Tell whether an earlier record says that it was beyond `new`; not yet whether that is true."""
+    config = new.config
+    if earlier.generation != config.generation:
+        return earlier.generation > config.generation
+    if earlier.bundle_version == config.bundle_version and earlier.bundle_sha256 != config.bundle_sha256:
+        return True
+    return (
+        earlier.keyset_version > config.keyset_version
+        or earlier.bundle_version > config.bundle_version
+        or earlier.revocations_seq > config.revocations_seq
+    )
 
 
 def goes_back(current: InForce | None, new: InForce) -> str:

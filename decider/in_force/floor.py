@@ -3,8 +3,9 @@
 The active record in JetStream is not signed; what it names is. Whoever can write there can name a bundle,
 key set or revocation list that was lawful once. A running decider refuses to go back; this file has a decider
 that was restarted refuse it, too. Guarantees: raised before the first decision under a configuration, synced
-to disk, never lowered but by a higher generation. Each decider keeps its own; a new one has none, and then
-the doors, who refuse a beacon that goes back, are what remains.
+to disk, never lowered but by a higher generation. Each decider keeps its own; a new one has none, and takes
+what the stream remembers (`decider.in_force.configuration`). Where the stream was replaced as well, the
+doors, who refuse a beacon that goes back, are what remains.
 """
 
 import json
@@ -92,6 +93,11 @@ class Floor:
                 f"`{self._path}` cannot be read: it says below which bundle nothing may come into force; "
                 "restore it, or remove it if you know what was in force last"
             ) from error
+
+    def seq_in(self, generation: int) -> int:
+        """Return the sequence of the highest record that was taken in a generation; 0 for none."""
+        marks = self._marks
+        return marks.config_seq if marks is not None and marks.generation == generation else 0
 
     def refuses(self, in_force: InForce) -> str:
         """Return why a configuration may not come into force, empty where it may."""

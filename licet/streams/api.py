@@ -105,6 +105,11 @@ async def read_seq(nc: Client, stream: str, seq: int) -> StoredMessage | None:
     return await _get(nc, stream, {"seq": seq})
 
 
+async def read_from(nc: Client, stream: str, subject: str, seq: int) -> StoredMessage | None:
+    """Return the first message of `subject` at `seq` or later, read from the leader; None for none."""
+    return await _get(nc, stream, {"next_by_subj": subject, "seq": seq})
+
+
 async def _get(nc: Client, stream: str, body: dict[str, Any]) -> StoredMessage | None:
     try:
         message = (await call(nc, f"STREAM.MSG.GET.{stream}", body))["message"]

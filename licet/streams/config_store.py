@@ -6,12 +6,13 @@ active record is not signed; it is replaced by compare-and-set, and what a reade
 what it names. `config_seq` is the record's JetStream sequence, so several deciders agree without a leader.
 """
 
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Final
 
 from licet.refusal import Refusal
 from licet.statement import canonical, strict_parse
-from licet.streams.api import read_last
+from licet.streams.api import read_from, read_last
 from licet.streams.errors import StoreRefused, StreamsError
 from licet.streams.publisher import Publisher
 from licet.streams.subjects import stream_config, subject_artifact, subject_config_active
@@ -57,6 +58,23 @@ class ConfigStore:
         if config.environment != self._env:
             raise ArtifactDamaged(f"the active configuration is for environment `{config.environment}`")
         return config, stored.seq
+
+    async def history(self, after_seq: int, before_seq: int) -> AsyncIterator[tuple[ActiveConfig, int]]:
+        """Yield each record that was active between two sequences, oldest first; the stream keeps them all.
+
+        What cannot be read was nothing, and is left out. Raises StoreUnavailable, StoreRefused.
+        """
+        seq = after_seq
+        while seq + 1 < before_seq:
+            stored = await read_from(
+                self._publisher.nc, stream_config(self._env), subject_config_active(self._env), seq + 1
+            )
+            if stored is None or stored.seq >= before_seq:
+                return
+            seq = stored.seq
+            config = strict_parse(ActiveConfig, stored.data)
+            if not isinstance(config, Refusal) and config.environment == self._env:
+                yield config, seq
 
     async def activate(self, config: ActiveConfig, expected_seq: int) -> int:
         """Make `config` the active one if the active one still has sequence `expected_seq` (0: none yet).

@@ -14,7 +14,7 @@ from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW
 from tests.integration.decider.test_configuration import raise_version, wait_for_bundle
 from tests.integration.decider.test_decide import reason_of
 from tests.integration.decider.test_waiting import begin, decided, refusal
-from tests.worlds.decisions import ENV, Ground, House
+from tests.worlds.decisions import ENV, Ground, House, start_house
 
 pytestmark = pytest.mark.asyncio
 
@@ -69,6 +69,52 @@ async def test_old_bundle_is_refused_also_by_a_decider_that_was_restarted(
         assert "goes back" in rejected[-1].detail
     finally:
         await again.close()
+
+
+async def test_new_decider_refuses_what_the_stream_remembers_to_be_old(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no floor of its own, but every record that was active is still in the stream."""
+    old = await active(house.ground)
+    raise_version(house.ground.policy, 2)
+    await house.ground.activate()
+    new = await active(house.ground)
+    await house.process.stop()
+    await rewrite(house.ground, old)
+    monkeypatch.setattr(decider.process, "READY_WITHIN_S", 0.0)
+    fresh = await begin(house.ground, spool_dir=house.ground.directory / "new-spool")
+    try:
+        await refused_for(fresh, "bundle goes back from 2 to 1: the record at sequence")
+        assert reason_of(await refusal(fresh, call_id="meanwhile")) == "BEACON_STALE"
+        await rewrite(house.ground, new)
+        assert fresh.permit(await decided(fresh, call_id="again")).bundle_version == 2
+    finally:
+        await fresh.close()
+
+
+async def test_record_that_was_never_lawful_does_not_keep_a_new_decider_out(house: House) -> None:
+    """Else whoever may write to the stream could name a version that nobody will ever reach."""
+    lawful = await active(house.ground)
+    await house.process.stop()
+    for changes in (
+        {"bundle_version": 99},
+        {"bundle_version": 99, "bundle_sha256": b"x" * 32},
+        {"keyset_version": 99, "keyset_sha256": b"y" * 32},
+        {"revocations_seq": 9, "revocations_sha256": lawful.bundle_sha256},
+        {"generation": 7, "bundle_sha256": b"z" * 32},
+    ):
+        boast = ActiveConfig.FromString(lawful.SerializeToString())
+        boast.MergeFrom(ActiveConfig(**changes))
+        await rewrite(house.ground, boast)
+    await rewrite(house.ground, lawful)
+    fresh = await start_house(
+        house.ground, house.finance, spool_dir=house.ground.directory / "new-spool", instance="new"
+    )
+    try:
+        assert (await fresh.decide()).decision == DECISION_TYPE_ALLOW
+    finally:
+        await fresh.channel.close()
+        await fresh.process.stop()
 
 
 MARKS = Marks(generation=2, config_seq=9, keyset=3, bundle=5, bundle_sha256="ab", revocations=4)
