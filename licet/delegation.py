@@ -242,11 +242,6 @@ class Chain:
         """The ids, first to last: what a decision names as its `delegations`."""
         return tuple(link.delegation.delegation_id for link in self.links)
 
-    @property
-    def delegators(self) -> tuple[str, ...]:
-        """Who handed authority down, first to last."""
-        return tuple(link.delegation.delegator for link in self.links)
-
     def check_next(self, child: Delegation) -> Refusal | None:
         """Return why `child` may not be signed as the next link, or None."""
         fault = _fault(child)

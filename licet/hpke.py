@@ -66,7 +66,7 @@ def public_of(secret: bytes) -> bytes:
     return bytes(crypto_scalarmult_base(secret))
 
 
-def sender(ephemeral: bytes, recipient: bytes, info: bytes) -> tuple[bytes, Context] | None:
+def sender(ephemeral: bytes, recipient: bytes, info: bytes) -> tuple[bytes, Context]:
     """Return `enc`, which goes with the messages, and the context they are sealed in.
 
     Args:
@@ -74,16 +74,19 @@ def sender(ephemeral: bytes, recipient: bytes, info: bytes) -> tuple[bytes, Cont
         recipient: the X25519 public key of who may open.
         info: what both sides know; another gives another context.
 
-    Returns:
-        None where `recipient` is a point of small order, with which anybody would know the key.
+    Raises:
+        ValueError: `recipient` is a point of small order, with which anybody would know the key, or a
+            key is not 32 bytes long.
     """
-    enc = public_of(ephemeral)
     agreed = _agree(ephemeral, recipient)
-    return None if agreed is None else (enc, _context(agreed, enc + recipient, info))
+    if agreed is None:
+        raise ValueError("an X25519 key of small order agrees with nobody")
+    enc = public_of(ephemeral)
+    return enc, _context(agreed, enc + recipient, info)
 
 
 def receiver(secret: bytes, enc: bytes, info: bytes) -> Context | None:
-    """Return the context that the owner of `secret` shares with whoever sent `enc`; None as in `sender`.
+    """Return the context that the owner of `secret` shares with whoever sent `enc`; None at a small order.
 
     Raises ValueError unless both keys are 32 bytes long.
     """

@@ -24,6 +24,7 @@ from nacl.bindings import (
     crypto_sign_ed25519_sk_to_curve25519,
     crypto_sign_seed_keypair,
 )
+from nacl.exceptions import CryptoError
 
 from licet.hpke import KEY_BYTES, TAG_BYTES, Context, receiver, sender
 from licet.keys import MAX_KEY_ID_BYTES, KeyRole, KeySet, PublicKey
@@ -119,15 +120,16 @@ def payload_key(
 def address(key: PublicKey, ephemeral: bytes) -> Envelope:
     """Agree on a context with the owner of `key`; `ephemeral` is 32 random bytes that nothing else uses.
 
-    Raises ValueError unless `key` is a payload key: one that signs must not be used for sealing.
+    Raises ValueError unless `key` is a payload key and of prime order: one that signs must not seal.
     """
     if key.role is not KeyRole.PAYLOAD or not key.owner:
         raise ValueError(f"key `{key.key_id}` is no tenant's payload key")
-    recipient = bytes(crypto_sign_ed25519_pk_to_curve25519(key.public_key))
-    agreed = sender(ephemeral, recipient, _info(key.environment, key.owner, key.key_id))
-    if agreed is None:
-        raise ValueError(f"key `{key.key_id}` is of small order")
-    return Envelope(key.environment, key.owner, key.key_id, *agreed)
+    try:  # libsodium converts points of prime order alone; a key set holds no others
+        recipient = bytes(crypto_sign_ed25519_pk_to_curve25519(key.public_key))
+    except CryptoError:
+        raise ValueError(f"key `{key.key_id}` is no point of prime order") from None
+    info = _info(key.environment, key.owner, key.key_id)
+    return Envelope(key.environment, key.owner, key.key_id, *sender(ephemeral, recipient, info))
 
 
 def seal(envelope: Envelope, number: int, event_id: str, payload: bytes) -> bytes:

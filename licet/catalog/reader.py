@@ -134,15 +134,13 @@ def read_method(path: str, entry: bytes) -> Method:
 def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
     plan, output = _shapes(message)
     call_class = class_of(message.tier)
-    if not _NAME.fullmatch(message.operation):
-        raise CatalogError(f"`{message.operation}` is no operation")
     return Method(
         path=message.path,
         digest=method_digest(entry),
         codec=message.codec,
         tier=message.tier,
         call_class=call_class,
-        operation=message.operation,
+        operation=_operation(message.operation),
         plan=plan,
         output=output,
         resource=_resource(message.resource),
@@ -173,6 +171,12 @@ def _method(message: catalog_pb2.Method, entry: bytes) -> Method:
         descriptors=message.descriptors,
         json_schema=message.json_schema,
     )
+
+
+def _operation(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise CatalogError(f"`{text}` is no operation")
+    return text
 
 
 def _shapes(message: catalog_pb2.Method) -> tuple[Plan | Schema, Plan | None]:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from licet.call import call_digest, same_digest, tool_key
+from licet.call import call_digest, left_out_mark, same_digest, tool_key
 
 KEY = bytes(range(32))
 CALL = (KEY, 1, "/fin.v1.Finance/IssueRefund", b"\x01" * 32, b"M\0\0\0\0")
@@ -80,3 +80,12 @@ def test_unset_digest_equals_nothing() -> None:
     assert same_digest(digest, bytes(digest))
     assert not same_digest(digest, digest[:-1])
     assert not same_digest(b"", b"")
+
+
+def test_mark_of_what_was_left_out_says_size_and_a_digest_that_is_no_call_s() -> None:
+    """Who reads the record can neither try guesses of the body without the key nor use it for a call."""
+    body = b"x" * 5_000
+    keyed = hmac.new(KEY, b"licet-left-out-v1\0" + body, hashlib.sha256).hexdigest()
+    assert left_out_mark(body, KEY) == f"…[5000 bytes left out, digest {keyed}]"
+    assert left_out_mark(body, bytes(32)) != left_out_mark(body, KEY)
+    assert call_digest(KEY, 1, "", b"", body).hex() not in left_out_mark(body, KEY)

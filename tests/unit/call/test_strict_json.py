@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from licet.call import MAX_DEPTH, MAX_NODES, MAX_REQUEST_BYTES, Arguments, Schema, compile_schema, read_json
-from licet.call.json_text import MAX_NUMBER_CHARACTERS, parse_json
+from licet.call.json_text import MAX_NUMBER_CHARACTERS, parse_json, read_json_text
 from licet.call.stop import Stop
 from licet.refusal import Reason, Refusal
 
@@ -269,3 +269,12 @@ def test_longest_number_is_read(schema: Schema) -> None:
 
 def test_bytes_travel_as_text(schema: Schema) -> None:
     assert read(schema, b'{"blob":"' + base64.b64encode(b"\xff") + b'"}').leaf("blob") == "/w=="
+
+
+def test_text_outside_a_call_is_read_as_strictly() -> None:
+    """Claims of a token and keys of an issuer have no schema, and are ambiguous in the same ways."""
+    assert read_json_text(b'{"sub": "ana", "aud": ["a", null]}') == {"sub": "ana", "aud": ["a", None]}
+    for body in (b'{"sub": "ana", "sub": "eve"}', b'{"exp": 1e400}', b"[NaN]", b'"\\ud800"', b"", b"{}{}"):
+        refusal = read_json_text(body)
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.JSON_STRICT

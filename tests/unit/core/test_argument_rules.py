@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import re2
 
-from licet.call import Arguments, CatalogError
+from licet.call import Arguments, CatalogError, EnumNumber
+from licet.call.tree import Leaf
 from licet.catalog import Method, read_method
-from licet.catalog.argument import ARGUMENTS_RULE, check_arguments, check_visible
+from licet.catalog.argument import ARGUMENTS_RULE, ArgumentRule, check_arguments, check_visible
+from licet.catalog.argument_reader import MAX_RULES
 from licet.refusal import Reason, Refusal
 from licet.strict import canonical
 from licet.v1.decision_pb2 import Codec
@@ -85,6 +87,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"path": "note", "required": True}, {"note": None}, {"note": "x"}),
     ({"path": "to", "domains": ["example.com"]}, {"to": ["a@example.com", "b@evil.test"]}, {"to": []}),
     ({"path": "to", "domains": ["example.com"]}, {"to": ["a@example.com."]}, {"to": ["a@example.com"]}),
+    ({"path": "to", "domains": ["example.com"]}, {"to": [" "]}, {"to": [""]}),
     ({"path": "to", "max_items": 1}, {"to": ["a", "b"]}, {"to": ["a"]}),
     ({"path": "to", "required": True}, {"to": []}, {"to": ["a"]}),
     ({"path": "parts.file", "one_of": ["f1"]}, {"parts": [{"file": "f1"}, {"file": "f2"}]}, {"parts": [{}]}),
@@ -107,6 +110,24 @@ def test_value_outside_the_rule_is_refused_and_the_nearest_one_passes(
     condition = next(name for name in rule if name != "path")
     assert f"`{_SHOWN.get(condition, condition)}`" in refusal.detail
     assert check(method, **kept) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept", "others"),
+    [
+        (ArgumentRule("a", low=0, high=9), 1, (True, "1", b"1", 1.0, EnumNumber(1, "ONE"))),
+        (ArgumentRule("a", max_length=4), "1", (1, b"1", True, 1.0)),
+        (ArgumentRule("a", one_of=frozenset({"1", "1.0"})), "1", (b"1", 1.0, True)),
+        (ArgumentRule("a", one_of=frozenset({"true"})), True, (1, b"true", EnumNumber(1, "TRUE"))),
+        (ArgumentRule("a", one_of=frozenset({"ONE"})), EnumNumber(1, "ONE"), (1, EnumNumber(1, "TWO"))),
+        (ArgumentRule("a", domains=frozenset({"example.com"})), "a@example.com", (1, b"a@example.com")),
+    ],
+)
+def test_value_of_another_kind_does_not_meet_a_condition(
+    rule: ArgumentRule, kept: Leaf, others: tuple[Leaf, ...]
+) -> None:
+    assert rule.unmet(kept) is None
+    assert None not in {rule.unmet(other) for other in others}
 
 
 def test_what_is_refused_is_named_and_never_shown() -> None:
@@ -156,7 +177,10 @@ def test_attachment_must_be_one_that_the_facts_know() -> None:
         REFUND,
         canonical(
             world.method(
-                REFUND, facts=facts, ceilings=False, arguments=[{"path": "tags", "visible": "attachments"}]
+                REFUND,
+                facts=facts,
+                ceilings=False,
+                arguments=[{"path": "note", "max_length": 1}, {"path": "tags", "visible": "attachments"}],
             )
         ),
     )
@@ -169,6 +193,7 @@ def test_attachment_must_be_one_that_the_facts_know() -> None:
 
     assert seen(tags=["a", "7"]) is None
     assert seen() is None
+    assert seen(note="long", tags=["a"]) is None  # its other rules are not asked here
     refusal = seen(tags=["a", "b"])
     assert refusal is not None
     assert (refusal.argument, refusal.reason) == ("tags", Reason.ARGUMENT_REFUSED)
@@ -198,6 +223,7 @@ def test_attachment_must_be_one_that_the_facts_know() -> None:
         ([{"path": "note", "required": True}, {"path": "note", "max_length": 1}], "on one path"),
         ([{"path": "note", "visible": "notes"}], "the method has none"),
         ([{"path": "note", "pattern": "x" * 513}], "longer than"),
+        ([{"path": "note", "required": True}] * (MAX_RULES + 1), f"at most {MAX_RULES}"),
     ],
 )
 def test_rule_that_could_not_be_meant_is_refused_with_the_catalog(

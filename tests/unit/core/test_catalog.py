@@ -3,6 +3,7 @@ to change.
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from licet.catalog import (
     Catalog,
     Method,
     Money,
+    hidden_resource,
     method_digest,
     read_catalog,
     read_method,
     read_template,
     spell_amount,
 )
+from licet.catalog.method import MASK, OWNER_ROLE
 from licet.dsse import PayloadType
 from licet.refusal import Reason, Refusal
 from licet.strict import canonical
@@ -31,6 +34,7 @@ from licet.v1.statement_pb2 import Signed
 from tests.worlds import permit as world
 from tests.worlds.permit import ENVIRONMENT, GET, KEYS, METHODS, NOW, REFUND, WIPE
 
+KEY = bytes(range(32))
 SCHEMA = {
     "type": "object",
     "additionalProperties": False,
@@ -143,6 +147,7 @@ def _other_path() -> catalog_pb2.Catalog:
         _changed(audience="spiffe://licet.local/prod/tool/billing"),
         _changed(audience="spiffe://licet.local/staging/tool/finance"),
         _changed(audience="finance"),
+        _changed(owner_role="Tool Owner"),
         _no_methods(),
         _twice(),
         _same_version_twice(),
@@ -207,6 +212,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (REFUND, {"no_effect_codes": [17]}, "status codes"),
     (REFUND, {"approvers": [{"role": "lead", "quorum": 1}]}, "tier 5 only"),
     (REFUND, {"facts": {"method": GET}}, "tenant"),
+    (REFUND, {"data_classes": ["Payment"]}, "each data class stands once"),
+    (REFUND, {"results": ["stored", "stored"]}, "each result stands once"),
+    (REFUND, {"environments": [""]}, "each environment stands once"),
+    (REFUND, {"costs": {"Tokens": "5"}}, "each cost stands once"),
+    (REFUND, {"costs": {"tokens": "order_id"}}, "says what a call costs"),
+    (REFUND, {"costs": {"tokens": "-1"}}, "no single value"),
+    (REFUND, {"costs": {"tokens": "1" * 19}}, "no single value"),
+    (REFUND, {"costs": {"tokens": "nothing"}}, "no single value"),
     (WIPE, {"guarded": False, "unguarded": "at_most_once"}, "tier 5 needs a guard"),
     (WIPE, {"ceilings": True}, "neither ceilings"),
     (WIPE, {"decide_on_call": True}, "neither ceilings nor decide_on_call"),
@@ -286,6 +299,27 @@ def test_facts_come_from_a_harmless_read_or_not_at_all(facts: Any, source: Any, 
     assert isinstance(read(world.signed_catalog(world.catalog_message())), Catalog)
 
 
+def test_what_an_argument_is_looked_for_in_names_something() -> None:
+    def listed(visible: str, answer: str, tenant: str) -> Catalog | Refusal:
+        facts = {"method": GET, "request": {"order_id": "order_id"}, "tenant": tenant}
+        rules = [{"path": "note", "visible": visible}]
+        refund = world.method(REFUND, facts=facts, ceilings=False, arguments=rules)
+        source = world.method(GET, output_type=answer)
+        return read(world.signed_catalog(world.catalog_message(refund=refund, get=source)))
+
+    order, other = ("fin.v1.Order", "tenant"), ("fin.v1.GetOrder", "order_id")
+    for refusal, says in (
+        (listed("money", *order), "no value"),
+        (listed("nothing", *order), "no value"),
+        (listed("view", *other), "names nothing"),
+        (listed("etag", *other), "names nothing"),
+    ):
+        assert isinstance(refusal, Refusal)
+        assert says in refusal.detail
+    assert isinstance(listed("version", *order), Catalog)
+    assert isinstance(listed("order_id", *other), Catalog)
+
+
 def test_facts_are_checked_against_both_versions_of_their_source() -> None:
     message = world.catalog_message()
     message.entries[2].next = canonical(world.method(GET, spends=True))
@@ -301,6 +335,86 @@ def test_unguarded_tier_4_says_how_its_effect_is_kept_to_one() -> None:
 def test_spending_is_the_class_s_word_for_writes_and_the_catalog_s_for_reads() -> None:
     assert [entry(path).spends for path in (REFUND, WIPE, GET)] == [True, True, False]
     assert entry(GET, spends=True).spends
+
+
+def test_words_of_a_method_are_read() -> None:
+    method = entry(REFUND, data_classes=["payment", "personal"], results=["stored"], environments=["dev"])
+    assert (method.data_classes, method.results) == (
+        frozenset({"payment", "personal"}),
+        frozenset({"stored"}),
+    )
+    assert method.environments == frozenset({"dev"})
+
+
+def test_method_is_listed_only_where_its_owner_lets_it() -> None:
+    elsewhere = world.catalog_message(refund=world.method(REFUND, environments=["other", "more"]))
+    refusal = read(world.signed_catalog(elsewhere))
+    assert isinstance(refusal, Refusal)
+    assert "is not for environment" in refusal.detail
+    here = world.catalog_message(refund=world.method(REFUND, environments=["other", ENVIRONMENT]))
+    assert isinstance(read(world.signed_catalog(here)), Catalog)
+
+
+def test_method_of_a_tool_server_is_listed_under_that_server_alone() -> None:
+    def listed(tool_name: str) -> Catalog | Refusal:
+        path = f"/mcp.{tool_name}/get-thing"
+        of_json: dict[str, Any] = {"codec": Codec.CODEC_JSON_MCP, "json_schema": json.dumps(SCHEMA)}
+        plain: dict[str, Any] = {"descriptors": b"", "input_type": "", "output_type": ""}
+        words = {"resource": "thing:{id}", "say": "Read {id}"}
+        made = world.method(GET, path=path, **of_json, **plain, **words)
+        return read(world.signed_catalog(world.catalog_message(thing=made)))
+
+    assert isinstance(listed("finance"), Catalog)
+    refusal = listed("billing")
+    assert isinstance(refusal, Refusal)
+    assert "is not of tool" in refusal.detail
+
+
+def test_role_of_the_owner_is_the_catalog_s_word() -> None:
+    named, unnamed = read(world.signed_catalog(_changed(owner_role="payments-lead"))), world.catalog()
+    assert isinstance(named, Catalog)
+    assert (named.owner_role, unnamed.owner_role) == ("payments-lead", OWNER_ROLE)
+
+
+def test_cost_is_a_number_of_the_catalog_or_an_argument_and_never_guessed() -> None:
+    method = entry(REFUND, costs={"tokens": "7", "minor": "amount.minor"})
+    assert method.costs_of(walked(minor=5)) == {"tokens": 7, "minor": 5}
+    bare = REFUND_METHOD.arguments(b"\n\x02O1")  # an order and no amount
+    assert not isinstance(bare, Refusal)
+    assert method.costs_of(bare) is None
+    assert entry(REFUND).costs_of(bare) == {}
+
+
+def test_truth_value_is_no_cost() -> None:
+    """A schema may change under a method that was built by hand: True is 1 in Python, and no cost."""
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "dry": {"type": "boolean"}}}  # type: ignore[dict-item]
+    method = replace(tool(json_schema=json.dumps(schema)), costs={"tokens": "dry"})
+    arguments = method.arguments(b'{"id": "1", "dry": true}')
+    assert not isinstance(arguments, Refusal)
+    assert method.costs_of(arguments) is None
+    with pytest.raises(CatalogError, match="says what a call costs"):
+        tool(json_schema=json.dumps(schema), costs={"tokens": "dry"})
+
+
+def test_personal_resource_stands_in_no_record_in_clear() -> None:
+    personal, plain = entry(GET, resource_personal=True), entry(GET)
+    arguments = plain.arguments(world.GET_BODY)
+    assert not isinstance(arguments, Refusal)
+    assert plain.recorded_summary(arguments) == plain.summary(arguments) == "Read order O1"
+    assert personal.summary(arguments) == "Read order O1"
+    assert personal.recorded_summary(arguments) == f"Read order {MASK}"
+    shown = hidden_resource("order:O1", personal.resource, KEY)
+    assert shown.startswith("order:hmac-")
+    assert "O1" not in shown
+    assert shown == hidden_resource("order:O1", plain.resource, KEY)
+    assert shown != hidden_resource("order:O2", plain.resource, KEY)
+    assert shown != hidden_resource("order:O1", plain.resource, bytes(32))
+
+
+def test_kind_that_an_argument_gives_is_hidden_with_the_resource() -> None:
+    assert hidden_resource("order:O1", read_template("{kind}:{id}"), KEY).startswith("hmac-")
+    assert hidden_resource("order:O1", None, KEY).startswith("hmac-")
+    assert hidden_resource("", None, KEY) == ""  # no resource is no secret, and joins with nothing
 
 
 def test_json_method_is_read() -> None:

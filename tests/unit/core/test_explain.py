@@ -1,5 +1,6 @@
 """Twelve questions about a call: every refusal answers one with no, and nothing after it with yes."""
 
+import json
 from typing import Any
 
 import pytest
@@ -47,6 +48,20 @@ def test_allowed_call_answers_twelve_questions_with_yes_value_and_rule() -> None
     assert by["is there a budget for it?"].value == "50.00 USD"
     assert "refund-bot-refunds" in by["may the agent use the tool?"].rule
     assert text_of(found).count("\n") == 12
+
+
+def test_explanation_names_its_reason_and_goes_into_json_whole() -> None:
+    found = explain(refused(Reason.BUDGET_EXHAUSTED))
+    assert str(Reason.BUDGET_EXHAUSTED) in text_of(found).partition("\n")[0]
+    assert text_of(explain(RECORD)).partition("\n")[0].endswith(": allow")
+    read = json.loads(json.dumps(found.to_dict()))
+    assert (read["reason"], len(read["answers"])) == (str(Reason.BUDGET_EXHAUSTED), 12)
+    assert read["answers"][0] == {
+        "question": found.answers[0].question,
+        "answer": found.answers[0].answer,
+        "value": found.answers[0].value,
+        "rule": found.answers[0].rule,
+    }
 
 
 @pytest.mark.parametrize("reason", sorted(Reason))

@@ -145,3 +145,41 @@ def test_four_approvals_are_read_and_five_are_not() -> None:
     assert isinstance(four, Refusal)
     assert isinstance(five, Refusal)
     assert (four.reason, five.reason) == (Reason.APPROVAL_INVALID, Reason.TOO_LARGE)
+
+
+CHANGES = [{"path": "book", "set": {"text": "B2"}}]
+EDIT = ApprovalAnswer.APPROVAL_ANSWER_EDIT
+
+
+def read_as(role: str, **changes: Any) -> Vote | Refusal:
+    answer = world.approval(HELD, "ada", role, **changes)
+    return read_approval(world.proof(HELD, answer), KEYS, environment=ENVIRONMENT, now_ms=NOW)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ApprovalAnswer.APPROVAL_ANSWER_APPROVE,
+        ApprovalAnswer.APPROVAL_ANSWER_REJECT,
+    ],
+)
+def test_changes_belong_to_an_edit_and_an_edit_has_some(answer: ApprovalAnswer) -> None:
+    """Changes beside a yes would be signed by nobody who knew that they were a change."""
+    for refusal in (read_as("lead", answer=answer, changes=CHANGES), read_as("lead", answer=EDIT)):
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.APPROVAL_INVALID
+        assert "changes belong to an edit" in refusal.detail
+    assert isinstance(read_as("lead", answer=answer), Vote)
+    assert isinstance(read_as("lead", answer=EDIT, changes=CHANGES), Vote)
+
+
+def test_only_those_a_hold_waits_for_may_change_the_call() -> None:
+    other = world.hold(
+        world.wipe_decision(),
+        requirements=[{"rule_id": "wipe-needs-security", "role": "security", "quorum": 1}],
+    )
+    answer = world.approval(other, "ada", "lead", answer=EDIT, changes=CHANGES)
+    refusal = read_approval(world.proof(other, answer), KEYS, environment=ENVIRONMENT, now_ms=NOW)
+    assert isinstance(refusal, Refusal)
+    assert "nothing of the hold waits for lead" in refusal.detail
+    assert isinstance(read_as("lead", answer=EDIT, changes=CHANGES), Vote)

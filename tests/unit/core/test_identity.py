@@ -3,12 +3,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.identity import (
+    LOOPBACK,
     MAX_SPIFFE_ID_BYTES,
     TRUST_DOMAIN_DEV,
     SpiffeId,
     agent_id,
     audience_of,
     audit_writer_id,
+    check_credentials,
+    check_server_credentials,
     decider_id,
     parse_spiffe_id,
     reconciler_id,
@@ -108,3 +111,39 @@ def test_token_that_reaches_other_subjects_is_refused(token: str) -> None:
 def test_id_of_no_trust_domain_is_refused() -> None:
     with pytest.raises(ValueError, match="is no trust domain"):
         decider_id("A/b", "prod")
+
+
+FILES = ("certificate.pem", "key.pem", "ca.pem")
+
+
+@pytest.mark.parametrize(
+    "files", [("", *FILES[1:]), (*FILES[:2], None), ("", "key.pem", ""), (None, None, "ca.pem")]
+)
+def test_half_a_set_of_tls_files_is_refused_and_all_or_none_is_taken(files: tuple[str | None, ...]) -> None:
+    for development in (True, False):
+        with pytest.raises(ValueError, match="mTLS needs all of"):
+            check_credentials(files, development=development)
+    check_credentials(FILES, development=False)
+    for development in (True, False):
+        check_credentials((None, None, None), development=development)
+
+
+def test_certificates_and_claimed_identities_exclude_one_another() -> None:
+    with pytest.raises(ValueError, match="exclude one another"):
+        check_credentials(FILES, development=True)
+    with pytest.raises(ValueError, match="exclude one another"):
+        check_server_credentials(FILES, development=True, listen="127.0.0.1:1")
+
+
+def test_server_that_could_prove_no_caller_does_not_start() -> None:
+    with pytest.raises(ValueError, match="callers would have no identity"):
+        check_server_credentials(("", "", ""), development=False, listen="127.0.0.1:1")
+    check_server_credentials(FILES, development=False, listen="0.0.0.0:1")
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.0.0.1.evil.test:1", ":1", "1"])
+def test_claimed_identities_are_believed_on_loopback_alone(listen: str) -> None:
+    with pytest.raises(ValueError, match="holds on loopback only"):
+        check_server_credentials((), development=True, listen=listen)
+    for host in LOOPBACK:
+        check_server_credentials((), development=True, listen=f"{host}:1")

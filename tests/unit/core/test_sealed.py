@@ -62,9 +62,7 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 @pytest.mark.parametrize("number", CIPHERTEXTS)
 def test_the_rfc_s_own_vectors_come_out(number: int) -> None:
-    agreed = sender(EPHEMERAL, public_of(RECIPIENT), INFO)
-    assert agreed is not None
-    enc, context = agreed
+    enc, context = sender(EPHEMERAL, public_of(RECIPIENT), INFO)
     aad = f"Count-{number}".encode()
     assert enc == ENC
     assert context.seal(number, aad, PLAINTEXT).hex() == CIPHERTEXTS[number]
@@ -75,9 +73,7 @@ def test_the_rfc_s_own_vectors_come_out(number: int) -> None:
 
 @given(st.binary(max_size=300), st.binary(max_size=80))
 def test_another_implementation_opens_ours_and_we_open_its(plaintext: bytes, info: bytes) -> None:
-    agreed = sender(EPHEMERAL, public_of(RECIPIENT), info)
-    assert agreed is not None
-    enc, context = agreed
+    enc, context = sender(EPHEMERAL, public_of(RECIPIENT), info)
     private = X25519PrivateKey.from_private_bytes(RECIPIENT)
     assert SUITE.decrypt(enc + context.seal(0, b"", plaintext), private, info) == plaintext
     theirs = SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(public_of(RECIPIENT)), info)
@@ -87,8 +83,28 @@ def test_another_implementation_opens_ours_and_we_open_its(plaintext: bytes, inf
 
 
 def test_point_of_small_order_agrees_with_nobody() -> None:
-    assert sender(EPHEMERAL, bytes(32), INFO) is None
+    with pytest.raises(ValueError, match="small order"):
+        sender(EPHEMERAL, bytes(32), INFO)
     assert receiver(RECIPIENT, bytes(32), INFO) is None
+    assert receiver(RECIPIENT, public_of(EPHEMERAL), INFO) is not None
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_key_of_another_length_is_no_key(length: int) -> None:
+    for secret, public in ((EPHEMERAL, bytes(length)), (bytes(length), public_of(RECIPIENT))):
+        with pytest.raises(ValueError, match="X25519 key has 32 bytes"):
+            receiver(secret, public, INFO)
+        with pytest.raises(ValueError, match="X25519 key has 32 bytes"):
+            sender(secret, public, INFO)
+
+
+def test_message_shorter_than_its_tag_does_not_open() -> None:
+    enc, context = sender(EPHEMERAL, public_of(RECIPIENT), INFO)
+    theirs = receiver(RECIPIENT, enc, INFO)
+    assert theirs is not None
+    empty = context.seal(0, b"", b"")
+    assert theirs.open(0, b"", empty) == b""
+    assert [theirs.open(0, b"", empty[:length]) for length in range(len(empty))] == [None] * len(empty)
 
 
 def test_a_context_has_numbers_of_its_own_range() -> None:
@@ -211,6 +227,13 @@ def test_tenant_without_a_key_in_force_has_none() -> None:
 def test_key_that_signs_or_is_nobody_s_seals_nothing(changes: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="no tenant's payload key"):
         address(replace(NEW, **changes), b"\x01" * 32)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("point", [bytes(32), b"\x01" + bytes(31), bytes(31)])
+def test_key_that_is_no_point_of_prime_order_seals_nothing(point: bytes) -> None:
+    with pytest.raises(ValueError, match="no point of prime order"):
+        address(replace(NEW, public_key=point), b"\x01" * 32)
+    assert address(NEW, b"\x01" * 32).tenant == NEW.owner
 
 
 def test_payload_at_its_limit_is_sealed_and_one_byte_more_is_not() -> None:
