@@ -65,11 +65,16 @@ def verify(
         Path | None, typer.Option(envvar="LICET_NATS_PASSWORD_FILE", help="File with its password.")
     ] = None,
     nats_ca_file: NatsAuthority = None,
+    patience: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to wait for a JetStream that is away, since it last answered."),
+    ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove that the audit is what its sources wrote, or name what is not.
 
-    Nobody signs a ledger's rows: --nats compares them with JetStream, as far back as that goes.
+    Nobody signs a ledger's rows: --nats compares them with JetStream, as far back as that goes. A JetStream
+    that is away is waited for; what could not be read is never called sound.
 
     Exit status: 0 sound, 3 something is wrong, 1 could not verify.
     """
@@ -81,7 +86,7 @@ def verify(
 
     from audit.proof import export
     from audit.proof.chain import Trust
-    from audit.proof.verify import Scope, verify_rows, with_revocations
+    from audit.proof.verify import Scope, UnreadError, verify_rows, with_revocations
     from audit.proof.witness import verify_store
     from audit.settings import StoreSettings
     from audit.store.stored import House
@@ -106,10 +111,10 @@ def verify(
             report = verify_store(client, scope, _progress)
             if nats and (nats_user or nats != os.environ.get("LICET_NATS_URL")):
                 login = (nats, nats_user, nats_password_file, nats_ca_file)
-                asyncio.run(_compare(client, NatsSettings(*login), environment, report))
+                asyncio.run(_compare(client, NatsSettings(*login), environment, report, patience))
             else:
                 report.notes.append(UNSIGNED)
-    except (Error, StreamsError, export.ExportError, ValueError, OSError) as error:
+    except (Error, StreamsError, UnreadError, export.ExportError, ValueError, OSError) as error:
         raise fail(str(error)) from error
     _show(report, as_json=as_json)
     if not report.sound:
@@ -135,17 +140,20 @@ def _show(report: Any, *, as_json: bool) -> None:
         typer.echo(f"{state}: {report.rows} rows in {report.runs} runs", err=True)
 
 
-async def _compare(client: Any, where: Any, environment: str, report: Any) -> None:
+async def _compare(client: Any, where: Any, environment: str, report: Any, patience: float) -> None:
+    from audit.proof.asking_again import AskingAgain
     from audit.proof.origin import origin_problems
     from audit.proof.witness import SETTINGS
-    from licet.streams import connect
 
-    nc = await connect(where, "audit-verify", forever=False)
+    def tell(text: str) -> None:
+        typer.echo(text, err=True)
+
+    origin = AskingAgain(where, "audit-verify", tell=tell, patience_s=patience)
     try:
-        async for problem in origin_problems(nc, client, environment, dict(SETTINGS), report.notes):
+        async for problem in origin_problems(origin, client, environment, dict(SETTINGS), report.notes):
             report.add([problem])
     finally:
-        await nc.close()
+        await origin.close()
 
 
 def _progress(done: int, total: int) -> None:

@@ -42,6 +42,10 @@ ORDER: Final = "source, stream, seq, js_stream, js_seq"
 Row = Mapping[str, Any]
 
 
+class UnreadError(Exception):
+    """Rows that are there did not come: nothing may be said of the whole."""
+
+
 @dataclass(slots=True)
 class Report:
     """What the verifier found. `runs` counts what was checked; `notes` are no problems."""

@@ -7,7 +7,16 @@ from audit.judging.findings import MAX_READ_TIER
 from audit.proof.calls import call_problems
 from audit.proof.chain import Problem, ProblemKind
 from audit.proof.payloads import payload_problems
-from audit.proof.verify import CHECKED, ORDER, Report, Scope, log_gaps, verify_rows, with_revocations
+from audit.proof.verify import (
+    CHECKED,
+    ORDER,
+    Report,
+    Scope,
+    UnreadError,
+    log_gaps,
+    verify_rows,
+    with_revocations,
+)
 from audit.proof.views import view_problems
 from audit.store.record import SPEND_STREAM
 
@@ -61,10 +70,15 @@ ORDER BY number
 
 
 def verify_store(client: Any, scope: Scope, progress: Callable[[int, int], None] = lambda *_: None) -> Report:
-    """Verify everything that the store has; `progress` is told rows done and rows in all."""
+    """Verify everything that the store has; `progress` is told rows done and rows in all.
+
+    Raises UnreadError, and what the client raises.
+    """
     total = int(client.query("SELECT count() FROM events", settings=SETTINGS).result_rows[0][0])
     scope = with_revocations(scope, rows(client, "kind = 'key.revoked'"))
     report = verify_rows(rows(client), scope, lambda done: progress(done, total))
+    if report.rows < total:
+        raise UnreadError(f"only {report.rows} of {total} rows came: ask again")
     report.add(stream_problems(client))
     report.add(spent_without_decision(client))
     report.add(replaced(client))

@@ -681,20 +681,20 @@ def test_other_tools_sidecar_cannot_put_its_word_into_a_decisions_call(spent: An
 async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream_only(
     house: Any, tmp_path: Any
 ) -> None:
+    from audit.proof.asking_again import AskingAgain
     from audit.proof.origin import origin_problems
     from audit.proof.witness import SETTINGS
-    from licet.streams import connect
 
     house.start_writer(LICET_KEYS_DIR="")
     for seq in (1, 2, 3):
         row = ledger(seq, seq)
         await house.publish([row.data], row.subject, "sidecar-finance")
     await house.until(house.stored(3, LEDGER))
-    nc = await connect(house.nats.settings("audit-writer"), "test")
+    origin = AskingAgain(house.nats.settings("audit-writer"), "test")
 
     async def against_jetstream() -> tuple[list[Any], list[str]]:
         notes: list[str] = []
-        found = origin_problems(nc, house.store.client, "dev", dict(SETTINGS), notes)
+        found = origin_problems(origin, house.store.client, "dev", dict(SETTINGS), notes)
         return [problem async for problem in found], notes
 
     problems, notes = await against_jetstream()
@@ -708,7 +708,7 @@ async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream
     )
     put_in_place(house.store, None, old, ledger(2, 2, amount=-1))
     problems, _ = await against_jetstream()
-    await nc.close()
+    await origin.close()
     make_dev_keys(tmp_path / "keys", "dev", ("finance",), (), "licet.local")
     told = {**house.environment(), "LICET_KEYS_DIR": str(tmp_path / "keys")}
     command = [sys.executable, "-m", "licet", "audit", "verify", "--json"]
