@@ -74,7 +74,7 @@ class Case:
 
     def __init__(self, parts: Parts, request: DecideRequest, peer: str, moment: Moment, track: Track) -> None:
         self.parts, self.request, self.peer = parts, request, peer
-        self.moment = replace(moment, traceparent=track.span.context.traceparent)
+        self.moment = moment.at(track.span.context.traceparent)
         self.track = track
         self.envelope: Envelope | None = None
         self.k_tool = b""
@@ -219,7 +219,7 @@ class Case:
     ) -> Verdict | Narrowable | Refusal:
         with self.track.recording.span(telemetry.SPAN_POLICY_EVALUATE, under=self.track.span) as span:
             evaluation = in_force.bundle.rules.narrow(call, modify=modify)
-            self.moment = replace(self.moment, traceparent=span.context.traceparent)
+            self.moment = self.moment.at(span.context.traceparent)
             stopped = shadowed_until_ms(in_force, envelope, self.moment) is None
             if isinstance(evaluation, Narrowable) and stopped:
                 span.set(telemetry.RULE_IDS, evaluation.rule_ids)

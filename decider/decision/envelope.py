@@ -157,7 +157,8 @@ def check_task(envelope: Envelope) -> Refusal | None:
 
 def shown(text: str) -> str:
     """Return an unverified text as it may stand in the record: printable, at most `MAX_SHOWN_BYTES`."""
-    return "".join(char if char.isprintable() else "?" for char in text[:MAX_SHOWN_BYTES])
+    short = text[:MAX_SHOWN_BYTES]
+    return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
 
 
 def speaks_for_others(request: DecideRequest, peer: str, house: House) -> bool:

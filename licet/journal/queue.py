@@ -215,17 +215,21 @@ class DurableQueue:
         waiter: asyncio.Future[PubAck] = self._loop.create_future()
         self._ack_waiters.setdefault(position, []).append(waiter)
         self._wake.set()
+        # Not `asyncio.timeout`: it costs several times this, on every decision and every spend.
+        late = self._loop.call_later(within_s, self._too_late, waiter, within_s)
         try:
-            async with asyncio.timeout(within_s):
-                return await waiter
-        except TimeoutError as error:
-            raise StoreUnavailable(f"no ack within {within_s} s: {self._failed or 'no answer'}") from error
+            return await waiter
         finally:
+            late.cancel()
             waiters = self._ack_waiters.get(position, [])
             if waiter in waiters:
                 waiters.remove(waiter)
             if not waiters:
                 self._ack_waiters.pop(position, None)
+
+    def _too_late(self, ack: "asyncio.Future[PubAck]", within_s: float) -> None:
+        if not ack.done():
+            ack.set_exception(StoreUnavailable(f"no ack within {within_s} s: {self._failed or 'no answer'}"))
 
     async def drained(self, within_s: float) -> bool:
         """Return whether everything was acked within `within_s` seconds."""
@@ -290,10 +294,10 @@ class DurableQueue:
                 self._broken = str(error)
                 log(logger, logging.ERROR, "spool.broken", detail=self._broken)
             for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(SpoolBroken(self._broken)) if self._broken else waiter.set_result(
-                        None
-                    )
+                if not waiter.done() and self._broken:
+                    waiter.set_exception(SpoolBroken(self._broken))
+                elif not waiter.done():
+                    waiter.set_result(None)
 
     def _tick(self) -> None:
         """Have the sending task look for missing acks and a server that came back."""
@@ -390,7 +394,6 @@ class DurableQueue:
         """Forget what is on its way; it is sent again from the first letter that has no ack."""
         if self._on_way:
             log(logger, logging.WARNING, "queue.again", letters=len(self._on_way), detail=reason)
-        for entry in self._on_way:
-            entry.ack.cancel()
-        self._on_way.clear()
+        while self._on_way:
+            self._on_way.popleft().ack.cancel()
         self._sent_to = self._acked_to
