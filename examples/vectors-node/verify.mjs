@@ -8,12 +8,15 @@ import { fileURLToPath } from "node:url";
 import { checkCall } from "./call.mjs";
 import { checkCeilingsVector } from "./ceilings.mjs";
 import { checkId } from "./ids.mjs";
+import { checkSealed } from "./sealed.mjs";
 import { checks } from "./signed.mjs";
 
 const only = process.argv.slice(3);
 const root = process.argv[2] ?? fileURLToPath(new URL("../../tests/vectors", import.meta.url));
 /** @type {Record<string, (vector: any) => string[]>} */
-const CHECKS = { digest: checkCall, json: checkCall, ceilings: checkCeilingsVector, ids: checkId, ...checks(root) };
+const CHECKS = {
+  digest: checkCall, json: checkCall, ceilings: checkCeilingsVector, ids: checkId, sealed: checkSealed, ...checks(root),
+}; // prettier-ignore
 
 let failed = 0;
 for (const [folder, check] of Object.entries(CHECKS)) {

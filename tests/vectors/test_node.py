@@ -21,7 +21,7 @@ def verify(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
 def test_vectors_pass_in_node() -> None:
     done = verify(VECTORS)
     assert (done.returncode, done.stderr) == (0, "")
-    for folder in ("digest", "json", "ceilings", "ids", "statement", "keyset", "beacon", "permit"):
+    for folder in ("digest", "json", "ceilings", "ids", "sealed", "statement", "keyset", "beacon", "permit"):
         assert f"{folder}: {len(list((VECTORS / folder).glob('*.json')))} vectors" in done.stdout
 
 
@@ -32,6 +32,8 @@ def test_vectors_pass_in_node() -> None:
         ("digest/002_refund_of_50_usd.json", "generation", 2),
         ("digest/048_unknown_field.json", "expected", {"reason": "ARGUMENTS_MALFORMED"}),
         ("json/015_duplicate_name.json", "request", [{"hex": "7b7d", "times": 1}]),
+        ("sealed/001_opens.json", "event_id", "02" * 16),
+        ("sealed/013_tag_cut.json", "expected", {"fault": "MALFORMED"}),
         ("statement/001_permit_by_its_role.json", "slot", "application/vnd.licet.decision.v1+protobuf"),
         ("keyset/019_two_keys.json", "environment", "staging"),
         ("permit/002_lawful_beside_path_without_slash.json", "now_ms", 1_800_000_100_000),
