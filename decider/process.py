@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, Final
 
 from nats.errors import Error as NatsError
@@ -37,7 +38,7 @@ from decider.house import read_house
 from decider.in_force.annals import Annals
 from decider.in_force.beacon import BeaconPublisher
 from decider.in_force.configuration import Configuration
-from decider.in_force.first import connected, first_configuration
+from decider.in_force.first import connected, first_configuration, patiently
 from decider.in_force.floor import Floor, FloorDamaged
 from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.notices.announcer import Announcer
@@ -47,6 +48,7 @@ from decider.relations.file import FileRelations
 from decider.service import DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
 from decider.source import SourceError
+from decider.task.starts import FirstStarts
 from decider.task.task_service import TaskRegistry, TaskService
 from decider.task.task_store import TaskStore
 from decider.telling import tell, telling
@@ -181,7 +183,7 @@ class DeciderProcess:
             configuration, settings.environment, self._wait_for, wall_ms=wall_ms, monotonic_ms=monotonic_ms
         )
         packaged()  # a second of reading, that the first caller would wait for
-        house = read_house(settings, keys, now_ms=wall_ms())
+        house = await self._begun(read_house(settings, keys, now_ms=wall_ms()))
         await self._exits.enter_async_context(watching(house.drift, house.catalogs, self._journal))
         reader = open_reader(settings, self._own_id)
         self._exits.push_async_callback(reader.close)
@@ -227,6 +229,16 @@ class DeciderProcess:
             way=self._way,
         )
         self._serve(service, approvals, self._registering(tasks, configuration, house), configuration)
+
+    async def _begun(self, house: House) -> House:
+        """Return the house with its tasks as they began at first."""
+        settings = self._settings
+        if settings.tasks_begin_anew:
+            return house
+        master = read_secret(settings.master_key_file)
+        starts = FirstStarts(self._publisher, settings.environment, master)
+        tasks = await patiently(lambda: starts.kept(house.tasks, wall_ms()), self._wait_for)
+        return replace(house, tasks=tasks)
 
     def _registering(self, tasks: TaskStore, configuration: Configuration, house: House) -> TaskService:
         settings = self._settings

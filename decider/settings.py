@@ -97,6 +97,10 @@ class DeciderSettings(BaseSettings):
     master_key_file: Path = Field(description="the environment's digest master key")
     catalogs: Annotated[tuple[Path, ...], NoDecode] = Field(description="signed catalogs, comma separated")
     tasks_file: Path = Field(description="the tasks, tasks.yaml")
+    tasks_begin_anew: bool = Field(
+        default=False,
+        description="tasks without `started` begin anew with each start of this decider; development only",
+    )
     issuers_file: Path | None = Field(
         default=None, description="issuers of user tokens, issuers.yaml; none: a call with a token is denied"
     )
@@ -168,4 +172,6 @@ class DeciderSettings(BaseSettings):
     def _one_way_to_an_identity(self) -> Self:
         files = (self.tls_certificate_file, self.tls_key_file, self.tls_ca_file)
         check_server_credentials(files, development=self.dev_identity, listen=self.listen)
+        if self.tasks_begin_anew and not self.dev_identity:
+            raise ValueError("LICET_TASKS_BEGIN_ANEW is for development: it needs LICET_DEV_IDENTITY")
         return self

@@ -1,12 +1,12 @@
-"""Waits for what nothing can be decided without: a connection to NATS, and a configuration in force.
+"""Waits for what nothing can be decided without: a connection to NATS, a configuration in force, its records.
 
-Neither gives up: a cluster without a leader, a server that is away, streams that nobody made yet, a record
+None of it gives up: a cluster without a leader, a server that is away, streams that nobody made yet, a record
 that is refused all pass by themselves or by somebody's hand. `tell` hears why it waits, each time it looks.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from decider.in_force.configuration import Configuration
 from licet.keys import KeySet
@@ -17,6 +17,8 @@ TRY_AGAIN_S: Final = 0.2
 
 CONNECT_WITHIN_S: Final = 10.0
 """How long one try to connect may take, in seconds."""
+
+T = TypeVar("T")
 
 Tell = Callable[[str], None]
 
@@ -33,6 +35,16 @@ async def connected(
         await asyncio.sleep(TRY_AGAIN_S)
 
 
+async def patiently(work: Callable[[], Awaitable[T]], tell: Tell) -> T:
+    """Return what `work` does once the store answers it; each try is a new one."""
+    while True:
+        try:
+            return await work()
+        except StreamsError as error:
+            tell(str(error))
+        await asyncio.sleep(TRY_AGAIN_S)
+
+
 async def first_configuration(
     configuration: Configuration,
     environment: str,
@@ -43,14 +55,12 @@ async def first_configuration(
 ) -> KeySet:
     """Return the key set of the first configuration: without it no catalog can be verified."""
     while True:
-        try:
-            read = await configuration.refresh(now_ms=wall_ms(), monotonic_ms=monotonic_ms())
-        except StreamsError as error:
-            tell(str(error))
-        else:
-            if read is not None:
-                return read.in_force.keys
-            refused = f"the record is refused: {configuration.refused}" if configuration.refused else ""
-            why = refused or "run `licet policy activate`"
-            tell(f"no configuration is in force in environment `{environment}`: {why}")
+        read = await patiently(
+            lambda: configuration.refresh(now_ms=wall_ms(), monotonic_ms=monotonic_ms()), tell
+        )
+        if read is not None:
+            return read.in_force.keys
+        refused = f"the record is refused: {configuration.refused}" if configuration.refused else ""
+        why = refused or "run `licet policy activate`"
+        tell(f"no configuration is in force in environment `{environment}`: {why}")
         await asyncio.sleep(TRY_AGAIN_S)

@@ -3,7 +3,7 @@
 The registry of this slice is a file, read once at start. `caller` is a SPIFFE id, or the path below
 `spiffe://<trust domain>/<environment>/`. A task ends at `not_after` (RFC 3339 with its offset), or `hours`
 after it `started`, at most `MAX_HOURS`: the spends of a step at an unguarded tool are remembered for a day.
-Without `started` its hours begin anew with each start of a decider: for development, or guarded tools alone.
+Without `started` they count from the first start of a decider with it (`decider.task.starts`).
 """
 
 import re
@@ -50,6 +50,8 @@ class Task:
     """Id of the last link of the delegation it rests on; empty for none."""
     budgets: tuple[Budget, ...] = ()
     """What its calls may use up together, beside the budgets of the bundle."""
+    life_ms: int = 0
+    """How long it lasts from its first start, where the file does not say when that was; else 0."""
     closed: bool = False
     """Whether the application that registered it has ended it."""
 
@@ -94,6 +96,7 @@ def _task(task_id: str, section: Section, trust_domain: str, environment: str, n
         tenant=_identifier(section, "tenant"),
         intent=section.text("intent", "", max_length=2000),
         not_after_ms=_end(section, now_ms),
+        life_ms=0 if section.has("not_after") or section.has("started") else _hours(section) * HOUR_MS,
         contract=_contract(section),
         delegation=_delegation(section),
         budgets=_budgets(section),
@@ -132,7 +135,7 @@ def _identifier(section: Section, key: str) -> str:
 
 
 def _end(section: Section, now_ms: int) -> int:
-    hours = section.integer("hours", DEFAULT_HOURS, low=1, high=MAX_HOURS)
+    hours = _hours(section)
     if not section.has("not_after"):
         return _start(section, now_ms) + hours * HOUR_MS
     for other in ("hours", "started"):
@@ -141,8 +144,12 @@ def _end(section: Section, now_ms: int) -> int:
     return _moment(section, "not_after")
 
 
+def _hours(section: Section) -> int:
+    return section.integer("hours", DEFAULT_HOURS, low=1, high=MAX_HOURS)
+
+
 def _start(section: Section, now_ms: int) -> int:
-    """Return when the task began; without `started` it begins anew whenever the file is read."""
+    """Return when the task began; without `started` this is for who knows its first start to say."""
     if not section.has("started"):
         return now_ms
     started = _moment(section, "started")

@@ -86,6 +86,7 @@ class Environments:
             "LICET_LISTEN": self.listen("decider"),
             "LICET_CATALOGS": ",".join(str(self.layout.catalog(tool)) for tool in tools),
             "LICET_TASKS_FILE": str(self.project.policy / "tasks.yaml"),
+            "LICET_TASKS_BEGIN_ANEW": "true",  # who comes back the next day goes on with the same tasks
             "LICET_REGISTRARS": REGISTRARS,
             "LICET_TOOLS": self._tools(),
             "LICET_MASTER_KEY_FILE": str(self.layout.keys / "master.key"),
