@@ -102,7 +102,7 @@ proto: $(DEV_STAMP) ## generate licet/v1 from proto/, and the examples' code and
 	@$(BIN)/python -m examples.packs.generate
 
 docs: $(DEV_STAMP) ## write the pages of docs/ that come from the code
-	@for script in scripts/reference.py scripts/refusals.py scripts/telemetry.py; do $(BIN)/python $$script; done
+	@for script in scripts/reference.py scripts/refusals.py scripts/telemetry.py scripts/dashboard.py; do $(BIN)/python $$script; done
 
 lock: ## pin the requirements by hash; ARGS=--upgrade takes newer ones
 	@$(BIN)/python scripts/lock $(ARGS)

@@ -66,9 +66,10 @@ def migrate(
         str | None, typer.Option(help="Cluster name. Default: LICET_CLICKHOUSE_CLUSTER.")
     ] = None,
 ) -> None:
-    """Bring the store to this program's schema. Safe to run again."""
+    """Bring the store to this program's schema, and its questions' views. Safe to run again."""
     from clickhouse_connect.driver.exceptions import Error
 
+    from audit.asking import views
     from audit.settings import StoreSettings
     from audit.store.migrate import Layout, MigrationError, migrate, shipped
 
@@ -76,11 +77,15 @@ def migrate(
         layout = Layout(cluster or "")
         for migration in shipped():
             typer.echo(f"-- {migration.number:04d} {migration.name}\n{layout.render(migration.text)}")
+        typer.echo("-- the questions, as views")
+        typer.echo("".join(f"{statement};\n\n" for statement in views.statements(layout)), nl=False)
         return
     settings = read_settings(StoreSettings, clickhouse_url=clickhouse_url, clickhouse_cluster=cluster)
     try:
-        for migration in migrate(settings.store().client(), settings.layout()):
+        client = settings.store().client()
+        for migration in migrate(client, settings.layout()):
             typer.echo(f"applied {migration.number:04d} {migration.name}", err=True)
+        views.make(client, settings.layout())
     except (Error, MigrationError, OSError) as error:
         raise fail(str(error)) from error
     typer.echo("the store is at this program's schema", err=True)
@@ -217,10 +222,12 @@ def roles(
 
     Writer (adds only), SRE (every question), reader (one tenant), auditor (everything), migrator.
     """
+    from audit.asking import views
     from audit.store.migrate import Layout, role_statements
 
     try:
-        statements = role_statements(Layout(cluster), database)
+        layout = Layout(cluster)
+        statements = (*role_statements(layout, database), *views.grants(layout, database))
     except ValueError as error:
         raise fail(str(error)) from error
     typer.echo("".join(f"{statement};\n" for statement in statements), nl=False)

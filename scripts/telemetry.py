@@ -57,8 +57,8 @@ in the library's source (`at`): the words of a library may quote what it could n
 What it costs: `python -m bench tracing` (CPU and latency of a call with telemetry over one without) and
 `python -m bench black_hole` (latency while a collector takes everything and never answers).
 
-[ops/alerts.yaml](../ops/alerts.yaml) has alert rules, [ops/dashboards](../ops/dashboards) two Grafana
-dashboards: operations (Prometheus) and security (ClickHouse).
+[ops/alerts.yaml](../ops/alerts.yaml) has alert rules, [ops/dashboards](../ops/dashboards) three Grafana
+dashboards: operations (Prometheus), security and audit (ClickHouse); the last has a panel for each question of `licet audit ask`.
 """
 
 

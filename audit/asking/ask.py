@@ -6,6 +6,9 @@ values as ClickHouse query parameters only, so no value can become SQL:
     -- What did this agent do in this window?
     -- param agent String: the agent
     -- param until DateTime64(6) = 2100-01-01 00:00:00: to
+    -- panel timeseries
+
+The last line says what its panel on the dashboard is, where that is no table.
 """
 
 import csv
@@ -23,6 +26,7 @@ from audit.asking.show import table
 _PARAM: Final = re.compile(
     r"-- param (?P<name>\w+) (?P<type>[\w()]+)(?: = (?P<default>[^:]*(?::\d\d)*))?: (?P<text>.*)"
 )
+_PANEL: Final = re.compile(r"-- panel (table|timeseries)")
 _HOLDER: Final = re.compile(r"\{(\w+):")
 
 
@@ -59,6 +63,7 @@ class Question:
     text: str
     parameters: tuple[Parameter, ...]
     sql: str
+    panel: str = "table"
 
     def values(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return a value for each parameter; raises QuestionError."""
@@ -124,17 +129,19 @@ def questions() -> dict[str, Question]:
 def parse(name: str, source: str) -> Question:
     """Read a question's file; raises QuestionError where head and statement do not fit."""
     head = [line for line in source.splitlines() if line.startswith("--")]
-    parameters, text = [], []
+    parameters, text, panel = [], [], "table"
     for line in head:
-        match = _PARAM.fullmatch(line)
+        match, shown = _PARAM.fullmatch(line), _PANEL.fullmatch(line)
         if match:
             parameters.append(Parameter(match["name"], match["type"], match["text"], match["default"]))
+        elif shown:
+            panel = shown[1]
         else:
             text.append(line.removeprefix("--").strip())
     sql = "\n".join(line for line in source.splitlines() if not line.startswith("--")).strip()
     if set(_HOLDER.findall(sql)) != {parameter.name for parameter in parameters}:
         raise QuestionError(f"question `{name}`: head and statement name other parameters")
-    return Question(name, " ".join(text), tuple(parameters), sql)
+    return Question(name, " ".join(text), tuple(parameters), sql, panel)
 
 
 def ask(client: Any, name: str, given: Mapping[str, str]) -> Answer:

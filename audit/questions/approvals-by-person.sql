@@ -1,7 +1,7 @@
 -- Approvals and rejections by person.
 -- param since DateTime64(6): from
-SELECT arrayJoin(approvals) AS person, decision AS answer, count() AS votes, uniqExact(hold_id) AS holds,
-    max(time) AS last_time
+SELECT arrayJoin(approvals) AS person, splitByChar(' ', detail)[1] AS answer, count() AS votes,
+    uniqExact(hold_id) AS holds, max(time) AS last_time
 FROM events
 WHERE kind = 'approval.voted' AND time >= {since:DateTime64(6)}
   AND toStartOfHour(time) >= toStartOfHour({since:DateTime64(6)})

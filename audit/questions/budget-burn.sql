@@ -1,5 +1,6 @@
 -- Budget burn: what was allowed and what really moved, by hour, tenant and agent.
 -- param since DateTime64(6): from, by full hours
+-- panel timeseries
 SELECT hour, tenant, agent, currency,
     sumIf(amount, kind IN ('decision.allowed', 'decision.modified')) AS announced_minor,
     sumIf(amount, kind = 'finding.raised' AND finding = 'ALLOWED_EXECUTED') AS executed_minor,

@@ -25,6 +25,7 @@ from licet.embedded.process import Process, accepts_tcp
 from licet.embedded.project import read_project
 from licet.embedded.stack import Stack
 from licet.identity import TRUST_DOMAIN_DEV
+from tests.worlds.panels import panel_of
 
 ROOT = Path(__file__).parents[2]
 ROTEL = importlib.util.find_spec("rotel")
@@ -265,6 +266,13 @@ def test_a_held_call_is_resumed_elsewhere_in_traces_of_their_own_that_are_linked
     told += " AND startsWith(kind, 'approval.') ORDER BY time_us"
     asked = [("approval.requested", first[0]), ("approval.voted", first[0])]
     collected.until(lambda: [tuple(row) for row in rows(told)] == asked, "the answer joins the first try")
+
+
+def test_the_panel_of_approvals_shows_who_answered_what(collected: Collected) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    asked = panel_of("approvals-by-person").filled(now_ms - 3_600_000, now_ms + 60_000)
+    collected.until(lambda: collected.store.query(asked).result_rows, "lena's answer")
+    assert [tuple(row[:4]) for row in collected.store.query(asked).result_rows] == [("lena", "approve", 1, 1)]
 
 
 def test_story_is_told_with_the_spans_in_between_and_its_linked_traces(collected: Collected) -> None:

@@ -17,11 +17,12 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from audit.judging.findings import FindingClass
+from audit.judging.findings import PAGES, FindingClass
 from examples.refund.demo.house import TASK, TENANT, TOOL, House
 from examples.refund.demo.wire import OK, REFUND, Asked, Reply, Step
 from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest
 from licet.v1.decision_pb2 import Decision, DecisionType
+from tests.worlds.panels import panel_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -170,8 +171,21 @@ def test_every_finding_is_reached_by_real_services(house: House) -> None:
     raised(house, FindingClass.FAILED_STOPPED)
     raised(house, FindingClass.UNKNOWN_OUTCOME, spend_id=stuck)
     raised(house, FindingClass.ALLOWED_NOT_EXECUTED, spend_id=never)
+    show_what_was_found(house, held.hold_id)
     tool = f"tool-{TOOL}"
     house.stack.restart(*[name for name in house.stack.processes if name in {TOOL, tool}])
+
+
+def show_what_was_found(house: House, hold_id: str) -> None:
+    """The panels that are empty where all is well have these findings, and the hold that nobody answered."""
+    now_ms = time.time_ns() // 1_000_000
+    rows = {
+        name: house.store.query(panel_of(name).filled(now_ms - 3_600_000, now_ms + 60_000)).result_rows
+        for name in ("unauthorized-changes", "holds-open", "money-by-bundle")
+    }
+    assert {row[1] for row in rows["unauthorized-changes"]} == set(PAGES) - {FindingClass.NOT_JUDGED}
+    assert [row[0] for row in rows["holds-open"]] == [hold_id]
+    assert {row[2] for row in rows["money-by-bundle"]} >= {"ALLOWED_EXECUTED", "NO_RULE_LOOKUP"}
 
 
 def kill_the_tool_in_mid_call(house: House) -> str:
