@@ -16,7 +16,7 @@ DEV_STAMP := $(VENV)/.dev-$(call hash,dev)
 RUN_STAMP := $(VENV)/.run-$(call hash,run)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos lint-charts fmt soak bench proto docs lock images clean
+.PHONY: help install run-install demo test lint lint-code lint-types lint-layers lint-protos lint-charts fmt soak coverage bench proto docs lock images clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -92,6 +92,9 @@ test: $(DEV_STAMP) ## all tests but the soak; ARGS="-k name" for pytest
 
 soak: $(DEV_STAMP) ## the tests that run for minutes
 	@$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
+
+coverage: $(DEV_STAMP) ## hold the tests of the pure modules against every line and branch of them
+	@$(BIN)/python scripts/pure_coverage.py $(ARGS)
 
 bench: $(DEV_STAMP) ## measure; raw results in bench/results
 	@$(BIN)/python -m bench $(ARGS)
