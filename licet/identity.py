@@ -61,6 +61,7 @@ def _parsed(text: str) -> SpiffeId | None:
     return SpiffeId(trust_domain, f"/{path}")
 
 
+@lru_cache(maxsize=1_024)
 def subject_token(text: str) -> str:
     """Return `text` if it may stand as one token of a NATS subject or one segment of an id.
 

@@ -60,6 +60,15 @@ class TraceContext:
         """The W3C `traceparent` header value."""
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
+    def child(self) -> "TraceContext":
+        """Return where something below hangs that is no span of ours: of the same trace, with a new id."""
+        return TraceContext(self.trace_id, new_span_id(), self.sampled, self.tracestate)
+
+
+def new_span_id() -> str:
+    """Return an id that no other span has; it is no secret."""
+    return f"{random.getrandbits(64) or 1:016x}"
+
 
 def parse_traceparent(text: str, tracestate: str = "") -> TraceContext | None:
     """Read a `traceparent`; None for anything that is not exactly version 00 with non-zero ids.
@@ -117,35 +126,56 @@ class Span:
 
     __slots__ = (
         "_attributes",
+        "_context",
         "_error",
+        "_given",
         "_links",
-        "context",
+        "_state",
+        "_under",
         "ended_ns",
         "kind",
         "name",
-        "parent",
+        "span_id",
         "started_ns",
+        "trace_id",
     )
 
     def __init__(
         self,
         name: str,
         kind: SpanKind,
-        context: TraceContext,
-        parent: TraceContext | None,
+        trace_id: str,
+        under: "Span | TraceContext | None",
         links: Sequence[TraceContext],
         *,
         attributes: Mapping[str, type_attribute] | None = None,
     ) -> None:
         self.name = name
         self.kind = kind
-        self.context = context
-        self.parent = parent
+        self.trace_id = trace_id
+        self.span_id = new_span_id()
         self.started_ns = time.time_ns()
         self.ended_ns = 0
-        self._links = tuple(links)
-        self._attributes: dict[str, type_attribute] = dict(attributes) if attributes else {}
+        self._under = under
+        self._context: TraceContext | None = None  # most spans are never asked for it
+        self._links = links
+        self._given = attributes  # shared with its giver
+        self._attributes: dict[str, type_attribute] = {}
         self._error = ""
+
+    @property
+    def context(self) -> TraceContext:
+        """Where what belongs below this span hangs."""
+        if self._context is None:
+            parent = self.parent
+            state = parent.tracestate if parent is not None else ""
+            self._context = TraceContext(self.trace_id, self.span_id, sampled=True, tracestate=state)
+        return self._context
+
+    @property
+    def parent(self) -> TraceContext | None:
+        """Where this span hangs; None for the first of a trace."""
+        return self._under.context if isinstance(self._under, Span) else self._under
 
     def set(self, key: str, value: type_attribute) -> None:
         """Set an attribute; the key is a constant of `licet.telemetry`."""
@@ -193,7 +223,7 @@ class Span:
             context=_span_context(self.context),
             parent=_span_context(self.parent) if self.parent else None,
             resource=resource,
-            attributes=self._attributes,
+            attributes={**self._given, **self._attributes} if self._given else self._attributes,
             links=[Link(_span_context(one)) for one in self._links],
             kind=self.kind,
             status=Status(StatusCode.ERROR, self._error) if self._error else Status(StatusCode.UNSET),
@@ -229,15 +259,11 @@ class Recording:
         attributes: Mapping[str, type_attribute] | None = None,
     ) -> Span:
         """Start a span: under another of this recording, else under the caller's."""
-        parent = under.context if under is not None else self.parent
-        state = parent.tracestate if parent else ""
-        context = TraceContext(
-            self.trace_id, f"{random.getrandbits(64) or 1:016x}", sampled=True, tracestate=state
-        )
-        span = Span(name, kind, context, parent, links, attributes=attributes)
+        above = under if under is not None else self.parent
+        span = Span(name, kind, self.trace_id, above, links, attributes=attributes)
         self._spans.append(span)
         if self.parent is None:
-            self.parent = context  # the first span of a trace without a caller is the parent of the rest
+            self.parent = span.context  # the first span of a trace without a caller is the parent of the rest
         return span
 
     def keep(self) -> None:
@@ -265,6 +291,11 @@ class Tracing:
         self._resource = Resource(attributes, telemetry.SCHEMA_URL)
         self._exporter = exporter
         self._processor = _processor(exporter) if exporter is not None else None
+
+    @property
+    def live(self) -> bool:
+        """Whether spans go anywhere: where they do not, nothing need be said in them."""
+        return self._processor is not None
 
     def record(self, parent: TraceContext | None = None) -> Recording:
         """Begin the spans of one call."""

@@ -49,8 +49,13 @@ class Request:
 
     def values(self, key: str) -> tuple[bytes, ...]:
         """Return every value of `key` as bytes, in order."""
-        found = [value for name, value in self.metadata if name == key]
-        return tuple([value if isinstance(value, bytes) else value.encode() for value in found])
+        return tuple(
+            [
+                value if isinstance(value, bytes) else value.encode()
+                for name, value in self.metadata
+                if name == key
+            ]
+        )
 
     def call_id(self) -> str | None:
         """Return the caller's id of the step; empty when it sent none, None when what it sent is no one id.

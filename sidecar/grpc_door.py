@@ -193,4 +193,5 @@ def _set_status(reply: Reply, context: Any) -> None:
     if reply.code != OK:
         context.set_code(_CODES[reply.code])
         context.set_details(reply.message)
-    context.set_trailing_metadata(reply.trailers)
+    if reply.trailers:
+        context.set_trailing_metadata(reply.trailers)

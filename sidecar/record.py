@@ -51,8 +51,6 @@ def door_event(
     fields: dict[str, object] = {
         "caller": request.peer,
         "method": _echo(request.path),
-        "call_id": _echo(record.call_id or request.value(CALL_ID)),
-        "task_id": _echo(request.value(TASK_ID)),
         "attempt": record.attempt,
         "outcome": record.outcome,
         "reason": record.reason,
@@ -65,6 +63,9 @@ def door_event(
     if decision is not None:
         fields.update(_decision_fields(decision))
         fields["resource"] = _resource_shown(decision, record.state)
+    else:
+        fields["call_id"] = _echo(record.call_id or request.value(CALL_ID))
+        fields["task_id"] = _echo(request.value(TASK_ID))
     if record.permit is not None:
         fields.update(_permit_fields(record.permit))
     if record.fenced is not None:

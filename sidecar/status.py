@@ -5,12 +5,13 @@ never leaves. Every refusal has an ErrorInfo of domain `licet`; UNAVAILABLE a Re
 a QuotaFailure, INVALID_ARGUMENT a BadRequest, FAILED_PRECONDITION a PreconditionFailure (AIP-193).
 """
 
+from functools import cache
 from typing import Final
 
 from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from licet.refusal import DOMAIN, Refusal, Status
+from licet.refusal import DOMAIN, Reason, Refusal, Status
 
 RETRY_AFTER_S: Final = 1
 """What RetryInfo asks for: one beacon."""
@@ -57,6 +58,16 @@ def _beside(refusal: Refusal) -> Message | None:
 
 def details_of(refusal: Refusal, safe: tuple[tuple[str, str], ...] = ()) -> bytes:
     """Return `status_of` as the bytes of the `grpc-status-details-bin` trailer."""
+    return _details(refusal, safe) if safe or refusal.argument else _plain_details(refusal.reason)
+
+
+@cache
+def _plain_details(reason: Reason) -> bytes:
+    """A flood of refusals gives few reasons, and each always the same words."""
+    return _details(Refusal(reason), ())
+
+
+def _details(refusal: Refusal, safe: tuple[tuple[str, str], ...]) -> bytes:
     details: bytes = status_of(refusal, safe).SerializeToString()
     return details
 

@@ -7,6 +7,7 @@ UNAVAILABLE or DEADLINE_EXCEEDED as the tool's status then, and `outcome_of` cal
 """
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,6 +137,20 @@ class SocketTool:
             await self.channel.wait_for_state_change(self._state)
 
 
+class _Metadata(aio.Metadata):
+    """Pairs as they are: grpcio builds lists by key of them, and reads them back, on each call."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        super().__init__()
+        self._pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._pairs)
+
+
 def _to_tool(forward: Forward) -> aio.Metadata:
     permit = forward.permit
     pairs: list[tuple[str, str | bytes]] = [(metadata.PERMIT, signed_bytes(permit.signed))]
@@ -143,7 +158,7 @@ def _to_tool(forward: Forward) -> aio.Metadata:
     pairs.append((metadata.ATTEMPT, forward.attempt))
     if forward.trace is not None:
         pairs.extend(inject(forward.trace))
-    return aio.Metadata(*pairs)
+    return _Metadata(tuple(pairs))
 
 
 def signed_bytes(signed: statement_pb2.Signed) -> bytes:
@@ -155,8 +170,13 @@ def _answer(
     code: grpc.StatusCode, message: str | None, body: bytes, initial: Any, trailing: Any
 ) -> ToolAnswer:
     trailers = _pairs(trailing)
-    effects = [value for key, value in trailers if key == metadata.EFFECT and isinstance(value, str)]
-    details = [value for key, value in trailers if key == _STATUS_DETAILS and isinstance(value, bytes)]
+    effects: list[str] = []
+    details: list[bytes] = []
+    for key, value in trailers:
+        if key == metadata.EFFECT and isinstance(value, str):
+            effects.append(value)
+        elif key == _STATUS_DETAILS and isinstance(value, bytes):
+            details.append(value)
     return ToolAnswer(
         code=code.value[0],
         message=message or "",
@@ -169,4 +189,4 @@ def _answer(
 
 
 def _pairs(found: Any) -> Pairs:
-    return tuple([(key, value) for key, value in found]) if found is not None else ()
+    return tuple(found) if found is not None else ()

@@ -5,6 +5,7 @@ carries arguments, results or permits. Not guaranteed: that a span arrives; audi
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from google.rpc import code_pb2
@@ -14,11 +15,22 @@ from licet import telemetry
 from licet.event import EventKind
 from licet.permit import Permit
 from licet.refusal import Refusal
-from licet.tracing import OK, Recording, Span, TraceContext, Tracing, extract, parse_traceparent, rpc
+from licet.tracing import (
+    OK,
+    Recording,
+    Span,
+    TraceContext,
+    Tracing,
+    extract,
+    new_span_id,
+    parse_traceparent,
+    rpc,
+)
 from sidecar.exchange import Refused, Reply, Request, ToolAnswer
 
 _NAMES: Final[Mapping[int, str]] = {number: name for name, number in code_pb2.Code.items()}
 
+_NOTHING: Final = nullcontext()
 _FIELDS: Final = (
     (telemetry.REASON, "reason"),
     (telemetry.DECISION_ID, "decision_id"),
@@ -30,27 +42,31 @@ _FIELDS: Final = (
 class DoorTrace:
     """Writes down what happened to one call; `close` keeps or drops the whole."""
 
-    __slots__ = ("_forward", "_recording", "_root", "_verify")
+    __slots__ = ("_forward", "_live", "_recording", "_root", "_verified_id", "_verify")
 
     def __init__(self, tracing: Tracing, request: Request) -> None:
+        self._live = tracing.live
         self._recording: Recording = tracing.record(extract(request.metadata))
         self._root = self._recording.span(
             request.path.lstrip("/")[:256],
             kind=SpanKind.SERVER,
-            attributes={telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: request.path[1:256]},
+            attributes=_named(request.path) if self._live else None,
         )
         self._verify: Span | None = None
+        self._verified_id = ""
         self._forward: Span | None = None
 
     def ids(self) -> dict[str, str]:
         """Return trace and span id for the door event: `permit.verify`, else the door's own span."""
-        context = (self._verify or self._root).context
-        return {"trace_id": context.trace_id, "span_id": context.span_id}
+        return {"trace_id": self._root.trace_id, "span_id": self._verified_id or self._root.span_id}
 
     def verified(self, result: Permit | Refusal, beacon_age_ms: int | None) -> None:
         """Write down `permit.verify`, which ends now; linked to the decision's `policy.evaluate`."""
+        if not self._live:
+            self._verified_id = self._verified_id or new_span_id()
+            return
         span = self._verify or self._recording.span(telemetry.SPAN_PERMIT_VERIFY, under=self._root)
-        self._verify = span
+        self._verify, self._verified_id = span, span.span_id
         if beacon_age_ms is not None:
             span.set(telemetry.BEACON_AGE_MS, beacon_age_ms)
         if isinstance(result, Refusal):
@@ -65,8 +81,10 @@ class DoorTrace:
                 self._recording.keep()
         span.end()
 
-    def spending(self) -> Span:
+    def spending(self) -> AbstractContextManager[object]:
         """Start `permit.spend`; leaving it as a context ends it."""
+        if not self._live:
+            return _NOTHING
         return self._recording.span(telemetry.SPAN_PERMIT_SPEND, kind=SpanKind.CLIENT, under=self._root)
 
     @property
@@ -87,6 +105,8 @@ class DoorTrace:
     def forwarding(self, tool: str) -> TraceContext:
         """Start the span of the call to the tool at an address; return what the tool is to hang under."""
         name = self._root.name
+        if not self._live:
+            return self._root.context.child()
         self._forward = self._recording.span(
             name, kind=SpanKind.CLIENT, under=self._root, attributes=rpc(name, tool)
         )
@@ -104,6 +124,9 @@ class DoorTrace:
 
     def close(self, kind: str, fields: dict[str, object], reply: Reply) -> None:
         """Finish the spans of the call, and keep them when it was refused or had an outcome."""
+        if not self._live:
+            self._recording.close()
+            return
         known: dict[str, str | int | bool] = {
             telemetry.ENFORCEMENT: kind.rpartition(".")[2],
             telemetry.TOOL_REACHED: kind == EventKind.DOOR_PASSED,
@@ -121,6 +144,10 @@ class DoorTrace:
         if isinstance(reply, Refused):
             self._recording.keep()
         self._recording.close()
+
+
+def _named(path: str) -> Mapping[str, str]:
+    return {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: path[1:256]}
 
 
 def status_name(code: int) -> str:

@@ -37,11 +37,14 @@ class Arguments:
         None for what is absent (with implicit presence: has its default), for JSON's null, for a message, and
         for everything at or below a repeated field or a map. A caller that needs a value refuses None.
         """
-        value: Value = self.values
-        for name in path.split("."):
-            if isinstance(value, MapValue) or not isinstance(value, dict):
-                return None
-            value = value.get(name)
+        if "." not in path:
+            value = self.values.get(path)
+        else:
+            value = self.values
+            for name in path.split("."):
+                if not isinstance(value, Record):
+                    return None
+                value = value.get(name)
         return None if isinstance(value, (dict, ListValue)) else value
 
     def identifier(self, path: str) -> str | Refusal:

@@ -30,10 +30,11 @@ def _span(stored: StoredSpan) -> Span:
     span = Span(
         stored.name,
         _KINDS.get(stored.kind, SpanKind.INTERNAL),
-        TraceContext(stored.trace_id, stored.span_id),
+        stored.trace_id,
         TraceContext(stored.trace_id, stored.parent_id) if stored.parent_id else None,
         [TraceContext(*link) for link in stored.links],
     )
+    span.span_id = stored.span_id
     span.started_ns, span.ended_ns = stored.start_ns, stored.end_ns
     for key, value in stored.attributes.items():
         if isinstance(value, list):

@@ -60,7 +60,7 @@ def event_of(own: Mapping[str, Any], fields: Mapping[str, Any]) -> Event:
 
     Raises ValueError as `fit`.
     """
-    if OWN.isdisjoint(fields) and all(_is_short(fields.get(name)) for name in _LISTS):
+    if OWN.isdisjoint(fields) and _are_short(fields):
         try:
             event = Event(**own, **fields)
         except (ValueError, TypeError):
@@ -74,8 +74,12 @@ def event_of(own: Mapping[str, Any], fields: Mapping[str, Any]) -> Event:
         raise ValueError(str(error)) from error
 
 
-def _is_short(items: Any) -> bool:
-    return not items or (len(items) <= MAX_ITEMS and sum(map(len, map(str, items))) <= MAX_ITEM_BYTES // 4)
+def _are_short(fields: Mapping[str, Any]) -> bool:
+    for name in _LISTS:
+        items = fields.get(name)
+        if items and (len(items) > MAX_ITEMS or sum(map(len, map(str, items))) > MAX_ITEM_BYTES // 4):
+            return False
+    return True
 
 
 def _short(value: Any) -> str:

@@ -5,10 +5,15 @@ a timeout, and try wrong credentials again and again. Here pings go out every se
 the link; permission violations reach listeners at once; refused credentials raise.
 
 Not promised: that a publish reached the server. Only an ack says so (`publisher.py`).
+
+Two of nats-py's inner steps have a short way here, `post` and `take`: each call at a door sends up to three
+messages and reads as many acks, and the long ways cost it more than its checks
+(docs/adr/0183-short-ways-through-nats-py.md).
 """
 
 import asyncio
 import logging
+import re
 import ssl
 import time
 from dataclasses import dataclass
@@ -16,14 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nats.aio.client import Client
+from nats.errors import BadSubjectError, MaxPayloadError, NoServersError
 from nats.errors import Error as NatsError
-from nats.errors import NoServersError
 
 from licet.log import log
 from licet.streams.errors import CredentialsRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from nats.aio.subscription import Subscription
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +44,7 @@ RECONNECT_WAIT_S: Final = 0.2
 COMMAND_ATTEMPTS: Final = 3
 """A command gives up; a service never does."""
 
+_WORDS: Final = re.compile(r"[!-~]+ [!-~]+ [!-~]+")
 _REFUSED: Final = ("authorization violation", "authentication")
 
 
@@ -83,6 +91,46 @@ class Connection(Client):
         self._logged = ""
         self.reconnected_at_ms = 0
         """When the connection last came back, Unix ms; 0 while it has never been lost."""
+        self._takers: dict[int, Callable[[bytes, bytes], None]] = {}
+
+    async def post(self, subject: str, reply: str, body: bytes, msg_id: str) -> None:
+        """Publish as `publish` does, with `Nats-Msg-Id` as the one header.
+
+        Raises:
+            BadSubjectError: a subject that would be read as more than one word of the protocol.
+            MaxPayloadError: more bytes than the server takes.
+        """
+        if _WORDS.fullmatch(f"{subject} {reply} {msg_id}") is None:
+            raise BadSubjectError
+        size = len(body)
+        if size > self.max_payload:
+            raise MaxPayloadError
+        header = f"NATS/1.0\r\nNats-Msg-Id: {msg_id}\r\n\r\n"
+        line = f"HPUB {subject} {reply} {len(header)} {len(header) + size}\r\n{header}".encode()
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += size
+        await self._send_command(line + body + b"\r\n")
+        if self._flush_queue is not None and self._flush_queue.empty():
+            await self._flush_pending()
+
+    def take(self, subscription: "Subscription", taker: "Callable[[bytes, bytes], None]") -> None:
+        """Hand subject and data of each message of `subscription` to `taker`, as soon as it is read.
+
+        What has headers still goes to the subscription's own callback. What `taker` raises, listeners hear.
+        """
+        self._takers[subscription._id] = taker  # noqa: SLF001 - nats-py names it to nobody else
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        taker = self._takers.get(sid)
+        if taker is None or headers:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
+        try:
+            taker(subject, data)
+        except Exception as error:  # noqa: BLE001 - it must not end the reading of this connection
+            await self.on_error(error)
 
     async def on_error(self, error: Exception) -> None:
         """Hand `error` to every listener; registered as nats-py's error callback."""

@@ -11,7 +11,10 @@ import asyncio
 import itertools
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from nats.aio.client import Client
@@ -30,6 +33,7 @@ MAX_IN_FLIGHT: Final = 8_192
 DEFAULT_TIMEOUT_S: Final = 2.0
 
 _PLAIN_ACK: Final = re.compile(rb'\{"stream":"([A-Za-z0-9_-]{1,255})","seq":([1-9][0-9]{0,18})\}')
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _FORBIDDEN: Final = re.compile(r'permissions violation for publish to "([^"]*)"', re.IGNORECASE)
 
 
@@ -82,6 +86,7 @@ class Publisher:
         publisher._subscription = await nc.subscribe(f"{publisher._inbox}.*", cb=publisher._on_ack)
         if isinstance(nc, Connection):
             nc.listeners.append(publisher._on_error)
+            nc.take(publisher._subscription, publisher._take)
         return publisher
 
     @property
@@ -145,12 +150,9 @@ class Publisher:
         token = format(next(self._tokens), "x")
         future: asyncio.Future[PubAck] = self._loop.create_future()
         self._waiting[token] = (subject, future)
-        future.add_done_callback(lambda _: self._waiting.pop(token, None))
-        sent = dict(headers or {})
-        if msg_id is not None:
-            sent[MSG_ID] = msg_id
+        future.add_done_callback(partial(self._waiting.pop, token))  # the future itself is pop's default
         try:
-            await self._nc.publish(subject, body, reply=f"{self._inbox}.{token}", headers=sent or None)
+            await self._send(subject, body, f"{self._inbox}.{token}", msg_id, headers)
         except NatsError as error:
             future.cancel()
             cause = str(error) or type(error).__name__
@@ -159,6 +161,17 @@ class Publisher:
             future.cancel()
             raise
         return future
+
+    async def _send(
+        self, subject: str, body: bytes, reply: str, msg_id: str | None, headers: dict[str, str] | None
+    ) -> None:
+        if msg_id is not None and not headers and isinstance(self._nc, Connection):
+            await self._nc.post(subject, reply, body, msg_id)
+            return
+        sent = dict(headers or {})
+        if msg_id is not None:
+            sent[MSG_ID] = msg_id
+        await self._nc.publish(subject, body, reply=reply, headers=sent or None)
 
     async def close(self) -> None:
         """Stop listening; whoever still waits gets StoreUnavailable. The connection stays open."""
@@ -171,10 +184,16 @@ class Publisher:
             await self._subscription.unsubscribe()
 
     async def _on_ack(self, message: Msg) -> None:
-        waiting = self._waiting.get(message.subject.rpartition(".")[2])
+        self._answer(message.subject, message.data, dict(message.headers or {}))
+
+    def _take(self, subject: bytes, data: bytes) -> None:
+        self._answer(subject.decode("utf-8", "replace"), data, _NO_HEADERS)
+
+    def _answer(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
+        waiting = self._waiting.get(subject.rpartition(".")[2])
         if waiting is None or waiting[1].done():
             return  # came too late; its publisher has given up
-        answer = parse_ack(message.data, dict(message.headers or {}))
+        answer = parse_ack(data, headers)
         if isinstance(answer, PubAck):
             waiting[1].set_result(answer)
         else:
@@ -196,7 +215,7 @@ def _give_up(ack: "asyncio.Future[PubAck]", why: str) -> None:
         ack.set_exception(StoreUnavailable(why))
 
 
-def parse_ack(data: bytes, headers: dict[str, str]) -> PubAck | StoreRefused | StoreUnavailable:
+def parse_ack(data: bytes, headers: Mapping[str, str]) -> PubAck | StoreRefused | StoreUnavailable:
     """Read a JetStream publish ack; anything that is not exactly one is StoreUnavailable."""
     if not data and headers.get("Status") == "503":
         return StoreUnavailable("no stream takes this subject", maybe_stored=False)
