@@ -721,3 +721,10 @@ def at_bare_tool(again: int) -> Scene:
 
 
 add("second_round_without_guard", "check_06_class", Reason.ROUND_INVALID, at_bare_tool(1), at_bare_tool(0))
+add(
+    "tool_key_of_a_later_generation",
+    "check_09_beacon",
+    Reason.GENERATION_SUPERSEDED,
+    Scene(world.presented(), replace(SETTING, generation=2)),
+    Scene(world.presented(), SETTING),
+)
