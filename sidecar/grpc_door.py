@@ -35,7 +35,7 @@ MAX_STREAMS: Final = 256
 GRACE_MS: Final = 30_000
 """How long a keepalive ping may go unanswered, and the least time between two."""
 
-HANDSHAKE_MS: Final = 10_000
+HANDSHAKE_MS: Final = 5_000
 """How long a connection may take to become one: TLS, and the first settings of HTTP/2."""
 
 MAX_CONNECTION_AGE_MS: Final = 600_000

@@ -1,6 +1,7 @@
 """The door under mTLS, with real handshakes."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import socket
 import ssl
@@ -14,6 +15,7 @@ import pytest_asyncio
 from grpc import aio
 
 from licet.metadata import DEV_IDENTITY, PERMIT
+from sidecar.descriptors import MAX_DESCRIPTORS
 from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified
 from sidecar.tls import CertificateFiles, server_credentials
 from tests.unit.sidecar.conftest import World
@@ -165,6 +167,57 @@ async def test_no_handshake_below_tls_13(house: House) -> None:
         process.kill()
         await process.wait()
     assert shook == [False, True]
+
+
+def client_hello() -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["h2"])
+    outgoing = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ConnectionError):
+        while await reader.read(4_096):
+            pass
+
+
+@pytest.mark.parametrize("part", [0, 3, None])
+async def test_a_flood_of_half_made_handshakes_keeps_no_lawful_caller_out(
+    house: House, monkeypatch: pytest.MonkeyPatch, part: int | None
+) -> None:
+    options = dict(SERVER_OPTIONS)
+    assert options["grpc.server_handshake_timeout_ms"] <= 5_000
+    options["grpc.server_handshake_timeout_ms"] = 1_000
+    monkeypatch.setattr(sys.modules[__name__], "SERVER_OPTIONS", tuple(options.items()))
+    await house.stop()
+    await house.start()
+    agent = house.authority.issue("agent", AGENT)
+    permits = (house.permit(), house.permit())  # the world's clock stands still
+    said = client_hello()[:part]
+    flood = [await asyncio.open_connection("127.0.0.1", house.port) for _ in range(150)]
+    for _, writer in flood:
+        writer.write(said)
+    assert await house.call(*agent, permits[0]) == "passed"
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(until_closed(reader) for reader, _ in flood))
+    for _, writer in flood:
+        writer.close()
+    assert await house.call(*agent, permits[1]) == "passed"
+
+
+@pytest.mark.parametrize("asked", [64, MAX_DESCRIPTORS, 1 << 30])
+async def test_a_process_has_no_more_descriptors_than_it_asked_for(asked: int) -> None:
+    code = (
+        "import resource; from sidecar.descriptors import bound_descriptors;"
+        f"bound_descriptors({asked}); print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    soft, hard = map(int, said.split())
+    assert soft == (asked if hard < 0 else min(asked, hard))
 
 
 async def test_a_new_authority_and_certificate_hold_without_a_restart(house: House, tmp_path: Path) -> None:
