@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from licet.catalog import read_method
-from licet.dsse import PayloadType
+from licet.dsse import PayloadType, pae
 from licet.permit import Permit, Presented, examine
 from licet.refusal import Reason, Refusal
 from licet.strict import canonical
@@ -727,4 +727,23 @@ add(
     Reason.GENERATION_SUPERSEDED,
     Scene(world.presented(), replace(SETTING, generation=2)),
     Scene(world.presented(), SETTING),
+)
+
+
+def _behind_another_statement() -> Scene:
+    """A signature, and behind it the front of what it signs: of another slot, ending as a permit is signed."""
+    wanted = canonical(world.decision())
+    end = pae(PayloadType.PERMIT, wanted)
+    other = world.signing_key("decider").sign(PayloadType.DECISION, b"x" + end)
+    front = pae(PayloadType.DECISION, other.payload).removesuffix(end)
+    made = Signed(payload=wanted, signature=other.signature + front, key_id=other.key_id)
+    return shown(permits=(canonical(made),))
+
+
+add(
+    "signature_with_the_front_of_another_statement",
+    "check_04_signature",
+    Reason.SIGNATURE_INVALID,
+    _behind_another_statement(),
+    negative=3,
 )

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from licet.guard.guard import Done
+from examples.refund.fin.v1.finance_pb2 import IssueRefundResponse
+from licet.guard.guard import Done, Effect
 from licet.guard.ledger import SpendRow, State
+from licet.guard.step import Spend
 from licet.refusal import Reason, Refusal
 from tests.worlds.guarded_tool import LEDGER_ROW, GuardedTool
 from tests.worlds.mint import now_ms, refund
@@ -226,6 +228,26 @@ def test_a_bundle_that_changes_while_a_transaction_waits_for_a_lock_refuses_it(t
     assert isinstance(answer, Refusal)
     assert answer.reason is Reason.BUNDLE_SUPERSEDED
     assert tool.ledger_rows() == []
+
+
+def test_a_bundle_that_changes_while_the_change_runs_refuses_it(tool: GuardedTool) -> None:
+    """The tool may wait for whatever it likes between the first look and the commit, on any database."""
+    call = tool.call()
+    request = refund()
+    change = tool.change(request)
+
+    def slow(spend: Spend) -> IssueRefundResponse:
+        reply = change(spend)
+        assert not isinstance(tool.beacon(bundle_version=8, config_seq=4), Refusal)
+        return reply
+
+    answer = tool.guard.execute(call, Effect(slow, IssueRefundResponse, 2))
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Reason.BUNDLE_SUPERSEDED
+    assert (tool.ledger_rows(), tool.spend_rows(), tool.outbox()) == ([], [], ())
+    # its twin: decided under the new bundle, and a beacon that says the same again
+    again = tool.call(bundle_version=8, config_seq=4)
+    assert isinstance(tool.guard.execute(again, Effect(slow, IssueRefundResponse, 2)), Done)
 
 
 @contextmanager
