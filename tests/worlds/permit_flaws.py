@@ -731,7 +731,7 @@ add(
 
 
 def _behind_another_statement() -> Scene:
-    """A signature, and behind it the front of what it signs: of another slot, ending as a permit is signed."""
+    """A signature, and behind it the front of what it signs: another slot's, ending as a permit does."""
     wanted = canonical(world.decision())
     end = pae(PayloadType.PERMIT, wanted)
     other = world.signing_key("decider").sign(PayloadType.DECISION, b"x" + end)
