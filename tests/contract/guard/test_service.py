@@ -38,9 +38,16 @@ class Finance(finance_pb2_grpc.FinanceServicer):
             tool.guard, REFUND, finance_pb2.IssueRefundResponse, entries=2, tracing=tracing
         )
         self.entered = 0
+        self.left = threading.Semaphore(0)
 
     def IssueRefund(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self.entered += 1
+        try:
+            return self._issue(request, context)
+        finally:
+            self.left.release()
+
+    def _issue(self, request: Any, context: grpc.ServicerContext) -> Any:
         if request.order_id == "O98":
             return self._refund(request, context, lambda _: int(CANARY))
         if request.order_id == "O99":
@@ -77,7 +84,9 @@ class Rig:
         return "OK", effect(call.trailing_metadata()), reply
 
     def errors(self) -> list[str]:
-        """What the server's spans failed with."""
+        """What the server's spans failed with, after one call: its answer comes before its end."""
+        assert self.finance.left.acquire(timeout=TIMEOUT_S)
+        self.finance.tracing.shutdown()
         spans = self.finance.spans.get_finished_spans()
         assert spans
         return [str(one.status.description) for one in spans if not one.status.is_unset]
@@ -198,7 +207,6 @@ def test_what_the_tool_itself_refuses_is_its_own_status_and_had_no_effect(rig: R
     permit = rig.tool.mint.sign(rig.tool.decision(request))
     assert rig.refund(permit, request=request) == ("NOT_FOUND", "none", "")
     assert rig.tool.spend_rows() == []
-    rig.finance.tracing.shutdown()
     assert rig.errors() == [], "the caller's mistake is no error of the tool's span"
 
 
@@ -212,7 +220,6 @@ def test_a_fault_of_the_tools_code_is_logged_without_what_it_quotes(rig: Rig) ->
     assert any(" IssueRefund" in one for one in fault["frames"])
     assert CANARY not in str(lines)
     assert rig.tool.spend_rows() == []
-    rig.finance.tracing.shutdown()
     assert rig.errors() == ["UNKNOWN"]
 
 
