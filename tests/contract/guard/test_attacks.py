@@ -250,6 +250,29 @@ def test_a_bundle_that_changes_while_the_change_runs_refuses_it(tool: GuardedToo
     assert isinstance(tool.guard.execute(again, Effect(slow, IssueRefundResponse, 2)), Done)
 
 
+def test_a_beacon_that_grows_old_while_the_change_runs_refuses_it(
+    tool: GuardedTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off from the world in the middle of a transaction: what is current is no longer known."""
+    request, later = refund(), time.monotonic_ns() // 1_000_000 + 60_000
+    change = tool.change(request)
+
+    def slow(spend: Spend) -> IssueRefundResponse:
+        reply = change(spend)
+        monkeypatch.setattr("licet.guard.guard._monotonic_ms", lambda: later)
+        return reply
+
+    call = tool.call()
+    answer = tool.guard.execute(call, Effect(slow, IssueRefundResponse, 2))
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Reason.BEACON_STALE
+    assert (tool.changes_run, tool.ledger_rows(), tool.spend_rows()) == (1, [], [])
+    # its twin: the same call by a clock that did not run on
+    monkeypatch.undo()
+    assert not isinstance(tool.beacon(), Refusal)
+    assert isinstance(tool.refund(call), Done)
+
+
 @contextmanager
 def locked_order(tool: GuardedTool) -> Iterator[Callable[[], object]]:
     """Holds what a refund of O1 needs: SQLite's one write lock, PostgreSQL's row."""
