@@ -204,6 +204,7 @@ DIGEST = [
     case("too_wide", f"{MAX_NODES + 1} values", data(4, b"\x01" * (MAX_NODES - 1))),
     case("too_large", "one byte past the limit", varint(13 << 3 | 2) + varint(MAX_REQUEST_BYTES - 3), (b"\0", MAX_REQUEST_BYTES - 3)),
     legacy("required_field_missing_beside_a_map", "an encoder of protobuf crashed on it", data(7, b""), data(6, b"")),
+    case("any_in_any_in_another_form", "each content in our own encoding, the inner one too", any_of(REFUND, any_of(ITEM, number(2, 1) + b"\x8a\x00\x01s"))),
 ]  # fmt: skip
 
 SCHEMA = """{

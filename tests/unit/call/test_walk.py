@@ -352,6 +352,19 @@ def test_content_of_an_any_is_forwarded_in_our_own_encoding(samples: Any, wire: 
     assert digest(samples.refund, other) == digest(samples.refund, plain)
 
 
+def test_content_of_an_any_in_an_any_is_forwarded_in_our_own_encoding(samples: Any, wire: Any) -> None:
+    """Else the tool might read a field given twice inside as its first value, where the last was decided."""
+
+    def nested(inner: bytes) -> bytes:
+        item = wire.data(10, wire.data(1, ITEM) + wire.data(2, inner))
+        return bytes(wire.data(10, wire.data(1, ITEM.replace("Item", "Refund")) + wire.data(2, item)))
+
+    plain = nested(wire.data(1, "s") + wire.number(2, 2))
+    twice = nested(wire.number(2, 9) + wire.data(1, "s") + wire.number(2, 2))
+    assert read(samples.refund, twice).canonical == read(samples.refund, plain).canonical == plain
+    assert digest(samples.refund, twice) == digest(samples.refund, plain)
+
+
 def test_presence_is_told_apart_from_the_value_in_every_kind_of_field(samples: Any, wire: Any) -> None:
     """One request with all kinds, against the tree by hand."""
     body = wire.number(8, 1) + wire.number(15, 2**64 - 1) + wire.number(16, 1) + wire.data(13, b"\0")
