@@ -45,6 +45,17 @@ def test_a_repeat_gets_the_stored_reply_and_the_change_does_not_run_again(tool: 
     assert len(tool.ledger_rows()) == 2
 
 
+def test_whether_a_call_was_executed_is_told_of_one_permit_alone(tool: GuardedTool) -> None:
+    """Of two permits nobody can say which one the caller means: what is refused had no effect."""
+    call, request = tool.call(), refund()
+    [permit] = call.presented.permits
+    assert not tool.guard.executed(call)
+    assert isinstance(tool.refund(call), Done)
+    assert tool.guard.executed(call)
+    for permits in ((), (permit, permit), (b"\xff",)):
+        assert not tool.guard.executed(tool.call_with(request, *permits))
+
+
 @pytest.mark.negative(25)
 def test_a_new_permit_for_an_executed_step_gets_the_stored_reply_and_changes_nothing(
     tool: GuardedTool,

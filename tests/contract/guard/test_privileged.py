@@ -1,5 +1,6 @@
 """Privileged calls: the approvers' own signatures are verified again where the effect happens."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -8,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from licet.guard.guard import Call, Done
+from examples.refund.fin.v1.finance_pb2 import IssueRefundResponse
+from licet.guard.guard import Call, Done, Effect
+from licet.guard.step import Spend
 from licet.hold import Requirement, hold_id
 from licet.refusal import Reason, Refusal
 from licet.statement import PayloadType, artifact_sha256, canonical
@@ -113,6 +116,25 @@ def test_an_approval_of_another_hold_or_that_ended_is_refused(privileged: Guarde
     rejected = approve(privileged, held(decision), answer=hold_pb2.APPROVAL_ANSWER_REJECT)
     assert reason(privileged.refund(call(privileged, decision, rejected))) is Reason.APPROVAL_INVALID
     assert privileged.ledger_rows() == []
+
+
+def test_an_approval_that_ends_while_the_change_runs_is_refused(privileged: GuardedTool) -> None:
+    decision, change = decided(privileged), privileged.change(refund())
+    end = now_ms() + 500
+
+    def slow(spend: Spend) -> IssueRefundResponse:
+        reply = change(spend)
+        while now_ms() < end:
+            time.sleep(0.01)
+        return reply
+
+    effect = Effect(slow, IssueRefundResponse, 2)
+    short = approve(privileged, held(decision), not_after_ms=end)
+    answer = privileged.guard.execute(call(privileged, decision, short), effect)
+    assert reason(answer) is Reason.APPROVAL_INVALID
+    assert (privileged.ledger_rows(), privileged.spend_rows()) == ([], [])
+    lasting = approve(privileged, held(decision))
+    assert isinstance(privileged.guard.execute(call(privileged, decision, lasting), effect), Done)
 
 
 @pytest.mark.parametrize(
