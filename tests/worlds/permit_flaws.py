@@ -16,7 +16,7 @@ from licet.v1.decision_pb2 import ConstraintOp, DecisionType
 from licet.v1.hold_pb2 import ApprovalAnswer
 from licet.v1.statement_pb2 import Signed
 from tests.worlds import permit as world
-from tests.worlds.permit import GET, NOW, REFUND, SETTING, Setting
+from tests.worlds.permit import GET, NOW, REFUND, SETTING, WIPE, Setting
 
 
 @dataclass(frozen=True)
@@ -747,3 +747,16 @@ add(
     _behind_another_statement(),
     negative=3,
 )
+
+
+def _named_otherwise() -> Scene:
+    """Decision, hold and approvals agree on an id that is not the hold's contents'."""
+    made = world.wipe_decision(hold_id="0" * 32)
+    other = world.hold(made, hold_id=made.hold_id)
+    both = (world.approval(other, "ada", "lead"), world.approval(other, "cyd", "security"))
+    return Scene(
+        world.presented(WIPE, world.sign(made), approvals=tuple(world.proof(other, one) for one in both))
+    )
+
+
+add("hold_id_that_the_decision_names_too", _APPROVALS, INVALID, _named_otherwise(), LAWFUL_WIPE, 37)
