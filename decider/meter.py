@@ -6,9 +6,10 @@ waits for nothing. Not guaranteed: that holds are exact: they are looked at ever
 """
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from decider.approval.holds import Holds
@@ -32,7 +33,7 @@ FAILED: Final = "failed"
 
 
 class DecisionMeter:
-    """Counts answers.
+    """Counts answers, and requests that wait for one.
 
     Args:
         metrics: Of this process.
@@ -44,6 +45,17 @@ class DecisionMeter:
         self._failures = metrics.counter(telemetry.METRIC_DECISION_FAILURES)
         self._duration = metrics.histogram(telemetry.METRIC_DECISION_DURATION)
         self._catalogs = catalogs
+        self._open = 0
+        metrics.observe(telemetry.METRIC_OPEN_DECISIONS, lambda: {(): self._open})
+
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """Count a request as open until it ends, however it does."""
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
 
     def answered(
         self,

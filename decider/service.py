@@ -95,7 +95,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         peer = await self._peer(context)
         started_s = time.perf_counter()
         recording = self._tracing.record(extract(tuple(context.invocation_metadata() or ())))
-        with of_trace(recording.trace_id):
+        with of_trace(recording.trace_id), self._meter.asked():
             try:
                 answer = await self._decider.decide(request, peer, recording)
             finally:

@@ -135,6 +135,7 @@ MAX_TRACESTATE_BYTES: Final = (
 METRIC_DECISIONS: Final = "licet.decisions"
 METRIC_DECISION_FAILURES: Final = "licet.decision.failures"
 METRIC_DECISION_DURATION: Final = "licet.decision.duration"
+METRIC_OPEN_DECISIONS: Final = "licet.decision.open"
 METRIC_DOOR_CALLS: Final = "licet.door.calls"
 METRIC_DOOR_DURATION: Final = "licet.door.duration"
 METRIC_OPEN_CALLS: Final = "licet.door.open_calls"
@@ -211,6 +212,10 @@ METRICS: Final = {
         Metric(
             METRIC_DECISION_DURATION, MetricKind.HISTOGRAM, SECONDS, (DECISION,), "decider",
             "from request to answer, facts and the event's acknowledgement included",
+        ),
+        Metric(
+            METRIC_OPEN_DECISIONS, MetricKind.GAUGE, "{request}", (), "decider",
+            "requests for a decision that came in and have not been answered; what an autoscaler goes by",
         ),
         Metric(
             METRIC_DOOR_CALLS, MetricKind.COUNTER, "{call}", (ENFORCEMENT, REASON, OUTCOME), "sidecar",

@@ -233,7 +233,7 @@ def test_every_process_is_scraped_and_names_nobody(house: House, told: dict[str,
     assert total(found, "licet_door_calls_total", enforcement="refused", reason="DIGEST_MISMATCH") > 0
     assert total(found, "licet_spend_duration_seconds_count", reason="none") > 0
     names = {sample.name for sample in found}
-    assert {"licet_door_open_calls", "licet_bundle_shadow"} <= names
+    assert {"licet_door_open_calls", "licet_decision_open", "licet_bundle_shadow"} <= names
     assert total(found, "licet_bundle_shadow") == 0, "the example enforces"
     end = time.monotonic() + 60
     while not total(samples(ports["reconciler"]), "licet_findings_total", finding="ALLOWED_EXECUTED"):

@@ -31,7 +31,8 @@ def variables(names: str) -> set[str]:
 
 # What the tool of the example reads itself; every other LICET_ variable is a field of a settings class.
 TOOL_VARIABLES = variables(
-    "TOOL TOOL_SOCKET CATALOG ROOT_KEY_FILE TOOL_KEY_FILE ENVIRONMENT TRUST_DOMAIN GENERATION OTLP_ENDPOINT"
+    "TOOL TOOL_SOCKET TOOL_CALLS_FILE CATALOG ROOT_KEY_FILE TOOL_KEY_FILE ENVIRONMENT TRUST_DOMAIN "
+    "GENERATION OTLP_ENDPOINT"
 )
 # Read by the commands of `licet streams` and `licet policy`, which have no settings class.
 COMMAND_VARIABLES = variables(
@@ -281,6 +282,49 @@ def test_required_settings_are_all_given(helm: Helm) -> None:
             assert needed <= names, (command, needed - names)
             seen.add(tuple(command))
     assert len(seen) == 4
+
+
+# What no chart sets, and why not.
+TESTS_ONLY = "a file that tells tests which free port was chosen; a chart says the port"
+DEVELOPMENT = "identities that nothing proves: never in a cluster"
+NOT_SET: dict[str, dict[str, str]] = {
+    "decider": {"LICET_DEV_IDENTITY": DEVELOPMENT},
+    "sidecar": {
+        "LICET_DEV_IDENTITY": DEVELOPMENT,
+        "LICET_PORT_FILE": TESTS_ONLY,
+        "LICET_HEALTH_PORT_FILE": TESTS_ONLY,
+        "LICET_TOOL_CLIENT": "the other client is young, and its extra is not in the image",
+        "LICET_SHARED_PORT": "told by the parent of workers to its workers",
+    },
+    "audit": {"LICET_DEV_IDENTITY": DEVELOPMENT},
+    "tool": {"LICET_TOOL_CALLS_FILE": "counts calls for the demo"},
+}
+
+
+def test_every_setting_of_a_process_can_be_set_by_its_chart(helm: Helm) -> None:
+    """With everything on; what is left out is left out for a reason, and really is."""
+    settable: dict[str, set[str]] = {}
+    objects = (
+        *helm.render("licet", "-f", str(CHARTS / "licet/ci/production-values.yaml")),
+        *helm.render("refund-example", "-f", str(CHARTS / "refund-example/ci/production-values.yaml")),
+    )
+    for one in objects:
+        for container in containers_of(pod_of(one) or {"spec": {"containers": ()}}):
+            command = container["command"]
+            process = command[1] if command[0] == "licet" else "tool"
+            settable.setdefault(process, set()).update(
+                entry["name"] for entry in container.get("env", ()) if entry["name"].startswith("LICET_")
+            )
+    read = {
+        "decider": fields(DeciderSettings),
+        "sidecar": fields(SidecarSettings),
+        "audit": fields(AuditSettings),
+        "tool": TOOL_VARIABLES,
+    }
+    for process, names in read.items():
+        reasons = NOT_SET[process].keys()
+        assert names - settable[process] == reasons & names, process
+        assert not settable[process] & reasons, process
 
 
 def test_no_secret_is_made_by_a_template(helm: Helm) -> None:

@@ -24,6 +24,7 @@ from licet.embedded.process import Process, accepts_tcp
 from licet.spend import reserve_payload
 from licet.statement import PayloadType, SigningKey, canonical
 from licet.streams import Publisher, connect, subject_spend
+from tests.worlds.boxes import Box
 from tests.worlds.certificates import Authority
 from tests.worlds.charts import CHARTS, ROOT, Helm, Object
 from tests.worlds.node import Api, Node, injected
@@ -38,13 +39,17 @@ HOOKS = ("keys", "streams", "migrate", "bundle")
 
 @dataclass(frozen=True)
 class Service:
-    """A tool's chart and what its owner wrote; `agent` calls it, `image` is what lies in its image."""
+    """A tool's chart and what its owner wrote.
+
+    `agent` calls it, `image` is what lies in its image, `boxes` are the images where they were built.
+    """
 
     tool: str = TOOL
     chart: str = DOOR
     policy: Path = POLICY
     agent: str = "refund-bot"
     image: Mapping[str, Path] = field(default_factory=dict)
+    boxes: Mapping[str, Box] = field(default_factory=dict)
 
 
 REFUND = Service()
@@ -57,7 +62,7 @@ class Cluster:
         self, helm: Helm, *, seed_bulk: int = 0, drain_s: int = 3, service: Service = REFUND
     ) -> None:
         self.service = service
-        self.node = Node(service.image)
+        self.node = Node(service.image, service.boxes)
         self.authority = Authority(self.node.directory / "ca")
         self._agent = self.authority.issue("agent", f"spiffe://{DOMAIN}/{ENVIRONMENT}/agent/{service.agent}")
         self.nats = NatsServer(self.node.directory / "nats", environment=ENVIRONMENT, tools=[service.tool])

@@ -104,6 +104,7 @@ class Finance:
     permits: list[Decision] = field(default_factory=list)
     answer: bytes | None = None
     says: str = "no such order"
+    may_answer: asyncio.Event | None = None
     port: int = 0
     server: Any = None
     types: Any = None
@@ -117,6 +118,8 @@ class Finance:
         assert not isinstance(decision, Refusal), decision
         assert peers == [decision.caller] == [decider_id(TRUST_DOMAIN_DEV, ENV)]
         self.permits.append(decision)
+        if self.may_answer is not None:
+            await self.may_answer.wait()
         if self.answer is not None:
             return self.answer
         order = self.orders.get(self.types("GetOrderRequest").FromString(body).order_id)

@@ -1,8 +1,9 @@
 """One node of a small cluster: runs rendered pods as local processes, the way a kubelet and a Service would.
 
 A pod has a loopback address of its own (127.x.y.z), its volumes are directories, and a mount is a path
-put in the place of another in commands and variables. What is not here: namespaces of the kernel, users,
-network policies.
+put in the place of another in commands and variables. Given the images, each process runs in its image
+instead, as its own user (`tests.worlds.boxes`). What is not here: other namespaces of the kernel, network
+policies.
 """
 
 import asyncio
@@ -19,13 +20,14 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from licet.embedded.process import on_a_leash
+from tests.worlds.boxes import Box, Mount, give_to, image_name
 from tests.worlds.charts import ROOT, Object
 
 BIN = Path(sys.executable).parent
@@ -194,8 +196,12 @@ class Container:
         self.pod, self.spec, self.name = pod, spec, spec["name"]
         self.log = pod.directory / f"{self.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
-        mounts = {mount["mountPath"]: mount["name"] for mount in spec.get("volumeMounts", ())}
-        self._paths = {path: str(pod.volume(name)) for path, name in mounts.items()}
+        self.box = pod.node.boxes.get(image_name(spec["image"]))
+        self.mounts = [
+            Mount(pod.volume(one["name"]), one["mountPath"], bool(one.get("readOnly")))
+            for one in spec.get("volumeMounts", ())
+        ]
+        self._paths = {one.path: str(one.directory) for one in self.mounts if self.box is None}
         self._paths |= {path: str(directory) for path, directory in pod.node.image.items()}
 
     @property
@@ -210,7 +216,10 @@ class Container:
             value = re.sub(r"\$\((\w+)\)", lambda match: told.get(match[1], match[0]), value)
             told[entry["name"]] = value
         told = {name: self.local(value) for name, value in told.items()}
-        return {"PATH": f"{BIN}:/usr/bin:/bin", "PYTHONPATH": str(ROOT), **self.pod.node.injected, **told}
+        own = {"PATH": f"{BIN}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+        if self.box is not None:
+            own = dict(self.box.environment)
+        return {**own, **self.pod.node.injected, **told}
 
     def local(self, text: str) -> str:
         """Put local paths and addresses in the place of the cluster's."""
@@ -223,8 +232,19 @@ class Container:
             text = re.sub(host, service.ip, text)
         return text
 
+    def words(self, command: Sequence[str]) -> list[str]:
+        """What to run for a command of this container."""
+        local = [self.local(word) for word in command]
+        if self.box is None:
+            return local
+        of_pod = self.pod.template["spec"]["securityContext"]
+        user = self.spec["securityContext"].get("runAsUser", of_pod.get("runAsUser"))
+        return self.box.command(
+            self.mounts, user=user, group=of_pod["runAsGroup"], shared=of_pod["fsGroup"], words=local
+        )
+
     def start(self) -> None:
-        command = on_a_leash([self.local(word) for word in self.spec["command"]])
+        command = on_a_leash(self.words(self.spec["command"]))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.environment(), cwd=self.pod.directory, stdin=subprocess.DEVNULL, stdout=log,
@@ -241,7 +261,7 @@ class Container:
     def execute(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the running container, as `kubectl exec` does."""
         return subprocess.run(
-            [self.local(word) for word in command],
+            self.words(command),
             env=self.environment(),
             capture_output=True,
             text=True,
@@ -252,6 +272,8 @@ class Container:
         given = self.spec.get(probe)
         if given is None:
             return True
+        if "exec" in given:
+            return self.execute(*given["exec"]["command"]).returncode == 0
         kind = "httpGet" if "httpGet" in given else "tcpSocket"
         ports = {port["name"]: port["containerPort"] for port in self.spec["ports"]}
         port = ports[given[kind]["port"]]
@@ -283,7 +305,7 @@ class Container:
             command = [
                 word.replace("kill(1,", f"kill({self.process.pid},") for word in hook["exec"]["command"]
             ]
-            subprocess.run(command, env=self.environment(), check=False)
+            subprocess.run(self.words(command), env=self.environment(), check=False)
 
     def stop(self, end: float) -> int:
         """SIGTERM, and SIGKILL at `end`; returns the exit status."""
@@ -325,6 +347,8 @@ class Pod:
     def volume(self, name: str) -> Path:
         if name not in self._made:
             self._made[name] = self._make(name)
+            if self.node.boxes:  # users are real there
+                give_to(self._made[name], self.template["spec"]["securityContext"]["fsGroup"])
         return self._made[name]
 
     def _make(self, name: str) -> Path:
@@ -407,9 +431,15 @@ class Pod:
 class Node:
     """Everything that runs, and the Secrets and ConfigMaps it is given."""
 
-    def __init__(self, image: Mapping[str, Path] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        image: Mapping[str, Path] = MappingProxyType({}),
+        boxes: Mapping[str, Box] = MappingProxyType({}),
+    ) -> None:
         self.image = image
         """Directories of this machine that stand for what lies in the images, by path."""
+        self.boxes = boxes
+        """The images themselves by name, where they were built."""
         self.directory = Path(tempfile.mkdtemp(prefix="node"))  # short: Unix sockets lie below it
         self.store = Store()
         self.services: dict[str, Service] = {}

@@ -45,6 +45,10 @@ topologySpreadConstraints:
     {{- if $v.metrics.port }}
     - {name: LICET_METRICS_LISTEN, value: "$(POD_IP):{{ int $v.metrics.port }}"}
     {{- end }}
+    - {name: LICET_LOG_LEVEL, value: {{ $v.logLevel | quote }}}
+    {{- with $v.metrics.otlpEndpoint }}
+    - {name: LICET_METRICS_ENDPOINT, value: {{ . | quote }}}
+    {{- end }}
     - {name: LICET_WORKERS, value: {{ $v.workers | int | quote }}}
     {{- if $v.reflection }}
     - {name: LICET_REFLECTION, value: "true"}

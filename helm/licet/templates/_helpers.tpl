@@ -97,8 +97,12 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Where a long-running process is scraped: variables, and the container's port. */}}
+{{/* What a long-running process says of itself, and where: variables, and the container's port. */}}
 {{- define "licet.metricsEnv" -}}
+- {name: LICET_LOG_LEVEL, value: {{ .Values.logLevel | quote }}}
+{{- with .Values.metrics.otlpEndpoint }}
+- {name: LICET_METRICS_ENDPOINT, value: {{ . | quote }}}
+{{- end }}
 {{- if .Values.metrics.port }}
 - {name: LICET_METRICS_LISTEN, value: "$(POD_IP):{{ .Values.metrics.port }}"}
 {{- end }}
@@ -121,7 +125,8 @@ topologySpreadConstraints:
 - {name: LICET_CLICKHOUSE_PASSWORD_FILE, value: /etc/licet/clickhouse/password}
 - {name: LICET_CLICKHOUSE_DATABASE, value: {{ .root.Values.clickhouse.database | quote }}}
 - {name: LICET_CLICKHOUSE_CLUSTER, value: {{ .root.Values.clickhouse.cluster | quote }}}
-- {name: LICET_RETENTION_DAYS, value: {{ .root.Values.clickhouse.retentionDays | quote }}}
+- {name: LICET_RETENTION_DAYS, value: {{ .root.Values.clickhouse.retentionDays | int | quote }}}
+- {name: LICET_PAYLOAD_DAYS, value: {{ .root.Values.clickhouse.payloadDays | int | quote }}}
 {{- end -}}
 
 {{- define "licet.mounts" -}}
@@ -174,6 +179,28 @@ topologySpreadConstraints:
   {{- else }}
   secret: {secretName: {{ .secret | quote }}, defaultMode: 0440}
   {{- end }}
+{{- end -}}
+
+{{/* What the decider may be given besides, each from a Secret or a ConfigMap of its own: a list of dicts of
+     variable, mount, file, and secret or configMap; only those that are named. */}}
+{{- define "licet.deciderFiles" -}}
+{{- $d := .Values.decider -}}
+{{- $files := list
+  (dict "variable" "LICET_ISSUERS_FILE" "name" "issuers" "file" "/issuers.yaml" "secret" $d.issuersSecret)
+  (dict "variable" "LICET_WEBHOOKS_FILE" "name" "webhooks" "file" "/webhooks.yaml" "secret" $d.webhooksSecret)
+  (dict "variable" "LICET_RELATIONS_FILE" "name" "relations" "file" "/relations.yaml" "configMap" $d.relationsConfigMap) -}}
+{{- $named := list -}}
+{{- range $files }}{{ if or .secret .configMap }}{{ $named = append $named . }}{{ end }}{{ end -}}
+{{- $named | toJson -}}
+{{- end -}}
+
+{{/* What tools serve, where a tool's chart publishes it: tool=file pairs. */}}
+{{- define "licet.served" -}}
+{{- $pairs := list -}}
+{{- range $name, $tool := .Values.tools -}}
+{{- with $tool.served }}{{ $pairs = append $pairs (printf "%s=/etc/licet/served/%s/%s" $name $name .key) }}{{ end -}}
+{{- end -}}
+{{- join "," $pairs -}}
 {{- end -}}
 
 {{- define "licet.tools" -}}

@@ -50,6 +50,16 @@ async def test_a_method_that_a_caller_makes_up_is_no_label(house: House) -> None
     assert [word for word in ("made.Up", "task_789", "call-1", REFUND_BOT, "O1") if word in said] == []
 
 
+async def test_a_request_is_open_until_it_is_answered(house: House) -> None:
+    assert await shown(house, "licet_decision_open", 0)
+    house.finance.may_answer = asyncio.Event()
+    asking = [asyncio.ensure_future(house.decide(call_id=f"call-{number}")) for number in range(3)]
+    assert await shown(house, "licet_decision_open", 3)
+    house.finance.may_answer.set()
+    await asyncio.gather(*asking)
+    assert await shown(house, "licet_decision_open", 0)
+
+
 async def test_holds_that_wait_are_counted_until_people_answer(house: House) -> None:
     desk = await desk_of(house)  # its probe waits too
     hold = await held(house)
