@@ -7,8 +7,11 @@ import pytest
 from examples.refund.fin.v1.finance_pb2 import IssueRefundRequest, IssueRefundResponse
 from licet.guard import Guard, Spend
 from licet.guard.guard import Done
+from licet.guard.step import Refused
 from licet.refusal import Reason, Refusal
 from licet.statement import PayloadType
+from licet.v1.decision_pb2 import Precondition
+from licet.v1.statement_pb2 import Scalar
 from tests.worlds.guarded_tool import GuardedTool, preconditions
 from tests.worlds.mint import now_ms, refund
 
@@ -43,6 +46,26 @@ def test_a_repeat_gets_the_stored_reply_and_the_change_does_not_run_again(tool: 
     assert again.reply == first.reply
     assert tool.changes_run == 1
     assert len(tool.ledger_rows()) == 2
+
+
+def test_a_precondition_without_a_value_is_met_by_nothing(tool: GuardedTool) -> None:
+    """No permit that the door reads has one; whoever makes a Spend another way gets no yes from it either."""
+
+    def met(precondition: Precondition, **facts: int) -> bool:
+        with tool.store.ledger.transaction() as transaction:
+            spend = Spend(
+                transaction, spend_id="0" * 32, tenant="t1", resource="o", preconditions=(precondition,)
+            )
+            try:
+                spend.check(tenant="t1", facts=facts)
+            except Refused:
+                return False
+            return True
+
+    assert not met(Precondition(check="a"), a=1)
+    assert not met(Precondition(check="a"))
+    assert not met(Precondition(check="a", expect=Scalar(integer=1)))
+    assert met(Precondition(check="a", expect=Scalar(integer=1)), a=1)
 
 
 def test_whether_a_call_was_executed_is_told_of_one_permit_alone(tool: GuardedTool) -> None:
