@@ -6,9 +6,11 @@ and leaves it to others. EDIT ends it as well: earlier answers are void, and the
 hold. A hold is judged at the moment it is used: past its end it is expired, whoever approved.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from decider.in_force.in_force import InForce
 from licet.hold import Requirement, Vote, open_requirements, read_approval, requirements_of
@@ -18,6 +20,10 @@ from licet.revocation import Revocations
 from licet.statement import canonical, strict_parse
 from licet.v1.hold_pb2 import Approval, ApprovalAnswer, ApprovalProof, Hold
 from licet.v1.statement_pb2 import Signed
+
+METHOD: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,31})?")
+"""How an approver was authenticated: a word such as `key` or `webauthn`. An answer is kept as it is signed,
+unsealed, so it has no room for what people write."""
 
 
 class HoldState(StrEnum):
@@ -79,6 +85,8 @@ def read_answer(stored: bytes, signed: Signed, bench: Bench) -> Vote | Refusal:
     )
     if isinstance(vote, Refusal):
         return vote
+    if not METHOD.fullmatch(vote.approval.authenticated_method):
+        return Refusal(Reason.APPROVAL_INVALID, "how the approver was authenticated is a word, and no text")
     if vote.hold.generation != bench.generation:
         return Refusal(Reason.APPROVAL_INVALID, "the hold is of another generation")
     if vote.approval.approver in vote.hold.excluded_approvers:

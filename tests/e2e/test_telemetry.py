@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,9 +16,9 @@ from typing import Any
 import grpc
 import pytest
 
-from examples.refund.demo.house import TASK, House
-from examples.refund.demo.wire import REFUND, Step
-from examples.refund.fin.v1.finance_pb2 import Amount, IssueRefundRequest, Note
+from examples.refund.demo.house import TASK, TENANT, House
+from examples.refund.demo.wire import GET_ORDER, REFUND, Step
+from examples.refund.fin.v1.finance_pb2 import Amount, GetOrderRequest, IssueRefundRequest, Note
 from licet import metadata, telemetry
 from licet.embedded.trace_store import StoredSpan
 from licet.tracing import inject
@@ -77,6 +78,7 @@ def told(house: House) -> dict[str, Step]:
     with pytest.raises(grpc.RpcError):
         house.wire.decide(six, REFUND, request("no-such-order"))
     beside(house, step("beside"))
+    answered(house, step("answered"))
     for each in steps.values():
         each.recording.close()
     house.until(lambda: len(stored(house, steps["executed"])) > 8, "the trace arrives")
@@ -114,6 +116,25 @@ def beside(house: House, step: Step) -> None:
             call(order, metadata=(*sent, (metadata.PERMIT, CANARY.encode())), timeout=15)
 
 
+def answered(house: House, step: Step) -> None:
+    """Let the tool tell the secret: to an agent that reads, and to the decider that asks for facts."""
+    row = (f"OC{secrets.token_hex(4)}", TENANT, "paid", 1, 1, 5000, CANARY, 0)
+    with contextlib.closing(sqlite3.connect(house.ledger, isolation_level=None, timeout=30)) as db:
+        db.execute("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    body = GetOrderRequest(order_id=row[0]).SerializeToString()
+    permit = house.wire.decide(step, GET_ORDER, body).sent
+    with grpc.insecure_channel(house.stack.sidecar("finance")) as door:
+        call: Any = door.unary_unary(GET_ORDER)
+        sent = (
+            (metadata.DEV_IDENTITY, house.identity),
+            (metadata.PERMIT, permit),
+            *inject(step.root.context),
+        )
+        assert CANARY.encode() in call(body, metadata=sent, timeout=15), "the caller is told"
+    asked = IssueRefundRequest(order_id=row[0], amount=Amount(minor=1, currency="USD")).SerializeToString()
+    house.wire.decide(house.wire.step(house.call_id(), TASK), REFUND, asked)
+
+
 def stored(house: House, step: Step) -> tuple[StoredSpan, ...]:
     assert house.stack.traces is not None
     return house.stack.traces.trace(step.trace_id)
@@ -147,7 +168,9 @@ def test_a_secret_in_arguments_is_in_no_span_log_stream_or_spool(house: House, t
     seen = {name.partition("/")[0] for name in holding(data, known)}
     assert {"nats", "spool"} <= seen, "the search finds what is there"
     assert any(name.startswith("traces.db") for name in seen)
-    assert holding(data, spellings(CANARY)) == []
+    told_it = str(house.ledger.relative_to(data))
+    leaked = [name for name in holding(data, spellings(CANARY)) if not name.startswith(told_it)]
+    assert leaked == [], "but for the tool's own book"
 
 
 def whole_lines(text: str) -> list[str]:

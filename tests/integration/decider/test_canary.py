@@ -12,9 +12,10 @@ from licet.embedded.otlp_receiver import OtlpReceiver
 from licet.embedded.trace_store import TraceStore
 from licet.metadata import DEV_IDENTITY
 from licet.tracing import TraceContext, inject
-from licet.v1 import decider_pb2
+from licet.v1 import approvals_pb2, decider_pb2
 from licet.v1.decision_pb2 import CODEC_PROTOBUF
-from tests.worlds.decisions import REFUND, REFUND_BOT, TYPES, Ground, furnish, refund
+from tests.integration.decider.test_holds import desk_of, held
+from tests.worlds.decisions import REFUND, REFUND_BOT, TYPES, Ground, House, furnish, order, refund
 from tests.worlds.log_lines import log_lines
 
 CANARY = f"canary{secrets.token_hex(12)}"
@@ -43,6 +44,7 @@ async def test_a_secret_is_in_no_log_span_event_or_answer_of_a_decider(
     with log_lines() as lines:
         house = await furnish(ground, otlp_endpoint=receiver.endpoint)
         house.finance.says = f"no order for {CANARY}"
+        house.finance.orders["O-odd"] = order("O-odd", currency=CANARY)
         sent = (
             (DEV_IDENTITY, REFUND_BOT),
             ("authorization", f"Bearer {CANARY}"),
@@ -54,6 +56,7 @@ async def test_a_secret_is_in_no_log_span_event_or_answer_of_a_decider(
         for call_id, body in (
             ("call-allowed", secret_refund()),
             ("call-denied", secret_refund("O3")),
+            ("call-odd", secret_refund("O-odd")),
             (KNOWN, secret_refund("O-unknown")),
             ("call-broken", secret_refund() + b"\xff" + CANARY.encode()),
         ):
@@ -86,3 +89,25 @@ async def test_a_secret_is_in_no_log_span_event_or_answer_of_a_decider(
     assert [name for name, text in told.items() if CANARY in text or CANARY.encode().hex() in text] == []
     assert files_with(ground.directory, CANARY) == set()
     assert files_with(ground.directory, KNOWN)
+
+
+@pytest.mark.asyncio
+async def test_what_an_approver_writes_finds_no_room_in_an_answer(house: House) -> None:
+    """Answers are kept as they are signed, unsealed; the lawful twin is kept and lifts the hold."""
+    desk = await desk_of(house)
+    hold = await held(house)
+    with log_lines() as lines:
+        assert (
+            await desk.refused(hold, "lena", authenticated_method=CANARY + " said so") == "APPROVAL_INVALID"
+        )
+        assert await desk.refused(hold, "lena", role=CANARY) == "APPROVAL_INVALID"
+        assert await desk.refused(hold, "lena", rule_ids=[CANARY]) == "APPROVAL_INVALID"
+        status = await desk.answer(hold, "lena", authenticated_method="webauthn")
+    assert status.state == approvals_pb2.HOLD_STATE_LIFTED
+    events = [str(event) for event in await house.events()]
+    assert any("approval.voted" in one for one in events), "the search finds what is there"
+    assert [
+        name for name, text in {"events": str(events), "logs": str(lines)}.items() if CANARY in text
+    ] == []
+    assert files_with(house.ground.directory, CANARY) == set()
+    assert files_with(house.ground.directory, hold.hold_id)

@@ -163,6 +163,7 @@ async def test_answers_that_do_not_count_are_refused_and_leave_it_held(house: Ho
         ("lena", {"rule_ids": ["large", "another"]}),
         ("lena", {"answer": 0}),
         ("lena", {"version": 2}),
+        ("lena", {"authenticated_method": "because the customer called"}),
     ]
     for who, changes in cases:
         assert await desk.refused(hold, who, **changes) == "APPROVAL_INVALID", changes

@@ -47,6 +47,30 @@ async def test_a_tools_error_reaches_its_caller_and_nobody_else(
     assert [name for name, text in found.items() if CANARY in str(text)] == []
 
 
+async def test_a_tools_answer_reaches_its_caller_and_nobody_else(
+    world: World, tracing: Tracing, exporter: InMemorySpanExporter
+) -> None:
+    """What a tool answers is kept nowhere, not even sealed (docs/adr/0175)."""
+    world.tool.answer = ToolAnswer(
+        code=0,
+        body=CANARY.encode(),
+        metadata=(("x-why", CANARY),),
+        trailers=(("x-row", CANARY),),
+        effect="executed",
+    )
+    with log_lines() as lines:
+        reply = await world.call(world.mint.permit(), metadata=BESIDE)
+    tracing.shutdown()
+    assert isinstance(reply, Answered)
+    assert reply.body == CANARY.encode(), "the caller is told"
+    assert world.journal.events, "and there is an event"
+    spans = [one.to_json() for one in exporter.get_finished_spans()]
+    found = {"logs": lines, "events": world.journal.events, "spans": spans}
+    assert [
+        name for name, text in found.items() if CANARY in str(text) or CANARY.encode().hex() in str(text)
+    ] == []
+
+
 async def test_a_fault_that_quotes_an_argument_is_told_by_its_type_alone(
     world: World, tracing: Tracing, exporter: InMemorySpanExporter
 ) -> None:
