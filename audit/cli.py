@@ -11,6 +11,7 @@ from audit.asking.cli import ask, evidence, ocsf, score, timeline
 from audit.cli_settings import fail, read_settings
 from audit.proof.cli import export_, verify
 from audit.sealed.cli import inputs, open_, shred
+from audit.store.cli import backup, restore
 from licet.log import configure_logging
 
 app: Final = typer.Typer(
@@ -29,6 +30,7 @@ def _split_address(listen: str) -> tuple[str, int]:
 
 @app.command()
 def front(
+    *,
     path: Annotated[Path, typer.Option(help="Data directory; made when missing.")],
     password_file: Annotated[
         Path,
@@ -39,6 +41,10 @@ def front(
         Path | None, typer.Option(envvar="LICET_PORT_FILE", help="Gets the port that was taken.")
     ] = None,
     user: Annotated[str, typer.Option(envvar="LICET_CLICKHOUSE_USER", help="The one user.")] = "licet",
+    backups: Annotated[
+        Path | None,
+        typer.Option(envvar="LICET_BACKUPS_DIR", help="Directory of backups. Default: PATH with `-backups`."),
+    ] = None,
 ) -> None:
     """Serve the embedded ClickHouse engine (chDB) over ClickHouse's HTTP interface, on loopback."""
     from audit.store.engine import EngineBusyError
@@ -53,7 +59,8 @@ def front(
     if not password:
         raise fail(f"the password file `{password_file}` is empty: write a password or remove the file")
     try:
-        asyncio.run(serve(path, Account(user, password), host, port, port_file))
+        kept = backups or path.with_name(f"{path.name}-backups")
+        asyncio.run(serve(path, Account(user, password), host, port, port_file, backups=kept))
     except (EngineBusyError, ValueError, OSError) as error:
         raise fail(str(error)) from error
 
@@ -233,7 +240,7 @@ def roles(
     typer.echo("".join(f"{statement};\n" for statement in statements), nl=False)
 
 
-for command in (evidence, ask, timeline, score, ocsf, verify, inputs, shred):
+for command in (evidence, ask, timeline, score, ocsf, verify, inputs, shred, backup, restore):
     app.command()(command)
 app.command(name="export")(export_)
 app.command(name="open")(open_)

@@ -34,7 +34,7 @@ CREATE ROLE IF NOT EXISTS licet_auditor ${on_cluster};
 GRANT ${on_cluster} SELECT ON ${database}.* TO licet_auditor;
 
 CREATE ROLE IF NOT EXISTS licet_migrator ${on_cluster};
-GRANT ${on_cluster} CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER, SELECT, INSERT ON ${database}.* TO licet_migrator;
+GRANT ${on_cluster} CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER, SELECT, INSERT, BACKUP ON ${database}.* TO licet_migrator;
 
 -- A reader sees one tenant: its user name is the tenant's. Who else may read at all sees every row; whoever has
 -- none of these roles sees none.

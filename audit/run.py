@@ -182,15 +182,21 @@ async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float, 
         await asyncio.sleep(pause_s)
 
 
-async def first_available(settings: AuditSettings) -> dict[str, int]:
-    """Return the first sequence that JetStream still has of each stream. Raises StreamsError."""
-    nc = await connect(nats_settings(settings), "audit-reread", forever=False)
+async def available(settings: AuditSettings) -> dict[str, tuple[int, int]]:
+    """Return the first and the last sequence that JetStream has of each stream. Raises StreamsError."""
+    nc = await connect(nats_settings(settings), "audit-look", forever=False)
     try:
         found = {}
-        for stream in streams(settings.environment):
+        for stream in kept_streams(settings.environment):
             info = await stream_info(nc, stream)
             if info is not None:
-                found[stream] = int(info["state"]["first_seq"])
+                found[stream] = int(info["state"]["first_seq"]), int(info["state"]["last_seq"])
         return found
     finally:
         await nc.close()
+
+
+async def first_available(settings: AuditSettings) -> dict[str, int]:
+    """Return the first sequence that JetStream still has of each stream of `events`. Raises StreamsError."""
+    found = await available(settings)
+    return {stream: found[stream][0] for stream in streams(settings.environment) if stream in found}

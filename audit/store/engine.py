@@ -22,6 +22,7 @@ UNKNOWN_SETTING: Final = 115
 STREAMED: Final = frozenset({"Native", "RowBinary", "TabSeparated", "TSV", "CSV", "JSONEachRow"})
 """Formats without header or footer: the engine's chunks, put one after another, are the whole answer."""
 
+_UNSAFE: Final = re.compile(r"[?&#%\s]")
 _LEADING: Final = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
 _QUOTED: Final = r"""'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`|"(?:[^"\\]|\\.)*\""""
 _INSERT: Final = re.compile(
@@ -116,10 +117,15 @@ def quote(text: str) -> str:
 class Engine:
     """The engine over one data directory; made once in a process.
 
-    Raises EngineBusyError where another process has the directory.
+    `backups`: the one directory below which it writes and reads backups; without, it takes none.
+
+    Raises EngineBusyError where another process has the directory, ValueError on a directory of backups whose
+    name the engine would read as settings.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, backups: Path | None = None) -> None:
+        if backups is not None and _UNSAFE.search(str(backups)):
+            raise ValueError(f"backups cannot lie in `{backups}`: a name without ? & # % and spaces, please")
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock: IO[str] = (directory / ".licet-front.lock").open("w")
         try:
@@ -128,6 +134,8 @@ class Engine:
             self._lock.close()
             raise EngineBusyError(f"another process has `{directory}` open") from error
         self._path = str(directory)
+        if backups is not None:
+            self._path += f"?backups.allowed_path={backups.absolute()}/"
         self._connect: Any = importlib.import_module("chdb").connect  # 180 MB: only here
         self._root: Any = self._connect(self._path)  # keeps the engine alive between requests
 

@@ -284,11 +284,13 @@ def _failure(error: EngineError, query_id: str) -> web.Response:
 
 
 @asynccontextmanager
-async def serving(directory: Path, account: Account, host: str, port: int) -> AsyncIterator[int]:
+async def serving(
+    directory: Path, account: Account, host: str, port: int, backups: Path | None = None
+) -> AsyncIterator[int]:
     """Serve `directory` on `host`:`port` (0: a free one) and yield the port; ValueError off loopback."""
     if not ipaddress.ip_address(host).is_loopback:
         raise ValueError(f"the front listens on loopback only, not on `{host}`")
-    with Engine(directory) as engine:
+    with Engine(directory, backups) as engine:
         front = Front(engine, account)
         runner = web.AppRunner(
             front.application,
@@ -308,13 +310,21 @@ async def serving(directory: Path, account: Account, host: str, port: int) -> As
             front.close()
 
 
-async def serve(directory: Path, account: Account, host: str, port: int, port_file: Path | None) -> None:
+async def serve(
+    directory: Path,
+    account: Account,
+    host: str,
+    port: int,
+    port_file: Path | None,
+    *,
+    backups: Path | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; the port goes to `port_file`, complete or not at all."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with serving(directory, account, host, port) as bound:
+    async with serving(directory, account, host, port, backups) as bound:
         if port_file is not None:
             partial = port_file.with_suffix(".partial")
             partial.write_text(f"{bound}\n")

@@ -20,7 +20,7 @@ import yaml
 
 from examples.refund.fin.v1.finance_pb2_grpc import FinanceStub
 from licet.client import Denied, GateError
-from licet.embedded.nats_accounts import SETUP
+from licet.embedded.nats_accounts import AUDIT_WRITER, SETUP
 from tests.helm.test_run import refund, refunds
 from tests.worlds.charts import ROOT, Helm
 from tests.worlds.cluster import DOMAIN, DOOR, ENVIRONMENT, POLICY, TOOL, Cluster
@@ -53,6 +53,7 @@ class Operator:
         password = directory / "passwords" / "setup.password"
         password.write_bytes(cluster.nats.password_file(SETUP).read_bytes())
         (directory / "policy").symlink_to(POLICY)
+        self.database = "default"
 
     def types(self, lines: list[str]) -> str:
         """Type lines in; each must succeed. Returns what the last one said."""
@@ -71,6 +72,7 @@ class Operator:
         match words:
             case ["licet", *_]:
                 environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+                environment |= self.audit if words[1] == "audit" else {}
                 done = subprocess.run(
                     [sys.executable, "-m", *words], cwd=self.directory, env=environment, capture_output=True,
                     text=True, check=False,
@@ -80,6 +82,10 @@ class Operator:
             case ["kubectl", "-n", _, "create", *rest]:
                 kind, name = ("secrets", rest[2]) if rest[0] == "secret" else ("configmaps", rest[1])
                 self._put(kind, name, rest)
+                return ""
+            case ["kubectl", "-n", _, "scale", "deployment", name, "--replicas", "0"]:
+                for one in [one for one in self.cluster.node.pods if one.startswith(name)]:
+                    self.cluster.node.pods.pop(one).stop()
                 return ""
             case ["kubectl", "-n", _, "rollout", "restart", "statefulset", "licet-decider"]:
                 self.restart_deciders()
@@ -110,11 +116,18 @@ class Operator:
     def _upgrade(self, release: str, words: list[str]) -> None:
         """As `--reuse-values --set NAME=VALUE`; the pods are replaced."""
         (given,) = [words[number + 1] for number, word in enumerate(words) if word == "--set"]
+        directory = self.cluster.node.directory
+        if release == "licet":
+            files = [str(directory / f"{name}-values.yaml") for name in ("trial", "licet")]
+            self.cluster.licet = self.helm.render(
+                "licet", "-f", files[0], "-f", files[1], "--set-string", given
+            )
+            self.cluster.hook("migrate")
+            self.add_audit()
+            return
         assert release == DOOR
-        self.cluster.door = self.helm.render(
-            DOOR, "-f", str(self.cluster.node.directory / f"{DOOR}-values.yaml"), "--set", given
-        )
-        file = self.cluster.node.directory / f"{DOOR}-values.yaml"
+        file = directory / f"{DOOR}-values.yaml"
+        self.cluster.door = self.helm.render(DOOR, "-f", str(file), "--set", given)
         values, inner = yaml.safe_load(file.read_text()), {}
         name, _, value = given.partition("=")
         inner = values
@@ -127,6 +140,26 @@ class Operator:
         for pod in [pod for one, pod in node.pods.items() if one.startswith(DOOR)]:
             node.remove(DOOR, pod)
         self.add_door()
+
+    @property
+    def audit(self) -> dict[str, str]:
+        """What the page says that the audit's commands read."""
+        nats, user = self.cluster.nats, AUDIT_WRITER
+        return {
+            "LICET_CLICKHOUSE_URL": f"http://127.0.0.1:{self.cluster._front_port}",
+            "LICET_CLICKHOUSE_PASSWORD_FILE": str(self.cluster._password),
+            "LICET_CLICKHOUSE_DATABASE": self.database,
+            "LICET_ENVIRONMENT": ENVIRONMENT,
+            "LICET_TRUST_DOMAIN": DOMAIN,
+            "LICET_KEYS_DIR": str(self.directory / "keys"),
+            "LICET_NATS_URL": nats.url,
+            "LICET_NATS_USER": user,
+            "LICET_NATS_PASSWORD_FILE": str(nats.password_file(user)),
+        }
+
+    def add_audit(self) -> None:
+        node = self.cluster.node
+        node.add(self.cluster.workload("writer"), f"r{node.next_number()}")
 
     def add_door(self) -> None:
         node = self.cluster.node
@@ -170,6 +203,34 @@ def until(said: Callable[[], str], wanted: str) -> None:
         time.sleep(1)
 
 
+def stored(cluster: Cluster, database: str) -> str:
+    return cluster.ask(
+        "SELECT count() > 0, count() = uniqExact(js_stream, js_seq), uniqExactIf(spend_id, kind = "
+        f"'ledger.changed') FROM {database}.events"
+    )
+
+
+def test_a_lost_audit_store_is_restored_and_the_writer_brings_the_rest(operator: Operator) -> None:
+    cluster = operator.cluster
+    operator.add_audit()
+    assert call(cluster) == "passed"
+    until(lambda: stored(cluster, "default"), "[(1, 1, 1)]")
+    operator.types(block("**Back up**"))
+    assert call(cluster) == "passed"
+    until(lambda: stored(cluster, "default"), "[(1, 1, 2)]")
+    said = operator.types(block("**Lost.** Restore the newest")[:2])
+    assert "all is there that was counted" in said
+    assert "MISSING" not in said
+    assert stored(cluster, "licet_restored") == "[(1, 1, 1)]"
+    operator.types(block("**Lost.** Restore the newest")[2:])
+    until(lambda: stored(cluster, "licet_restored"), "[(1, 1, 2)]")
+    operator.database = "licet_restored"
+    operator.types(block("Once the writer has caught up"))
+    operator.types(block("**Keep less, or longer.**"))
+    operator.types(block("**A newer schema.**"))
+    operator.types(["kubectl -n licet scale deployment licet-writer --replicas 0"])
+
+
 def test_a_key_is_rotated_and_calls_go_on(operator: Operator) -> None:
     cluster = operator.cluster
     assert call(cluster) == "passed"
@@ -205,7 +266,7 @@ def test_a_lost_store_begins_the_next_generation_with_what_was_revoked(operator:
     for stored in sorted((cluster.nats.directory / "store").rglob("*"), reverse=True):
         stored.rmdir() if stored.is_dir() else stored.unlink()
     cluster.nats.start()
-    operator.types(block("**Lost.**"))
+    operator.types(block("**Lost.** Make"))
     following = [line.replace(" 2 ", " 3 ").replace("=2", "=3") for line in block("**Restored.**")]
     operator.types([line for line in following if "policy generation" not in line])
     operator.restart_deciders()
