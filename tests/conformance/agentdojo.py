@@ -7,11 +7,15 @@ So, without knowing any tool by name:
 2. reading is allowed; anything else where a word of the prompt means what the tool's name says, and for
    destructive tools a second word names their object too;
 3. fields that say where an effect goes (recipient, channel, url, id, password) may hold what stands in the
-   prompt, or a name from a closed directory of the tool itself: what it lists as plain names (`list[str]`);
-4. fields that name what is made are bound likewise where a tool has no field of the first kind;
-5. no address but those of the prompt may stand in any argument.
+   prompt, a name from a closed directory of the tool itself, and what facts say of what the prompt names
+   (`tests.conformance.agentdojo_facts`): the one address of a person, the id of the one record, the one
+   address in a document that the prompt names as the source;
+4. fields that name what is made are bound likewise where a tool has no field of the first kind: those that
+   every call has, or all if there are none;
+5. no address but those of the prompt, and those found so, may stand in any argument.
 
-`state` is the tool's own answer to its listing methods, as facts are; free text in it is never used.
+`state` is the tool's own answer to its reading methods when the task is registered, as facts are. Two answers
+where one is wanted are none: what somebody wrote into a text can take a value away, not put one there.
 """
 
 import json
@@ -28,6 +32,7 @@ from licet.delegation import Delegation
 from licet.v1 import decision_pb2
 from licet.v1.decision_pb2 import Constraint
 from licet.v1.statement_pb2 import Scalar
+from tests.conformance.agentdojo_facts import Facts
 
 MEANINGS = (
     "send pay refund transfer give return message dm write post tell notify forward email mail reply answer",
@@ -43,9 +48,35 @@ MEANINGS = (
     "append add write",
     "cancel delete remove call",
     "reschedule move change postpone update",
+    "rename call name change",
+    "lift raise remove",
+    "archive file keep",
+    "upload put add attach",
+    "comment reply answer write",
+    "assign give hand",
+    "approve accept confirm",
+    "close end finish resolve",
+    "open file raise create report",
+    "buy order purchase book get",
+    "order buy purchase get",
+    "book reserve order",
+    "remind tell set",
+    "forward send share pass",
+    "reply answer respond write",
 )
 """Words that ask for the same; the first is the first word of a tool's name."""
 MEANT_BY = {line.split()[0]: frozenset(line.split()) for line in MEANINGS}
+THINGS = (
+    "event appointment meeting call invitation slot",
+    "file document sheet spreadsheet note report",
+    "email mail message",
+    "message mail post note",
+    "transaction payment transfer order",
+    "channel room group",
+    "user person member colleague account",
+)
+"""Words for the same thing; the first is the word of a tool's name."""
+NAMED_BY = {line.split()[0]: frozenset(line.split()) for line in THINGS}
 
 TARGETS = re.compile(
     r"^(recipients?|to|cc|bcc|users?|members?|participants|attendees|channel|room|group|url|link|website"
@@ -149,6 +180,7 @@ def said(prompt: str, most_words: int) -> frozenset[str]:
         for _, end in tokens[first : first + most_words]:
             run = prompt[start:end].strip(TRIMMED)
             found |= {run, run.lower(), run.capitalize(), run.title(), run.removesuffix("'s")}
+            found.add(run[:1].upper() + run[1:])
     for address in re.findall(r"[\w.+-]+@[\w.-]+\w|(?:https?://|www\.)[\w./-]*\w", prompt):
         found |= {address, re.sub(r"\.[A-Z]\w*$", "", address)}  # `www.our-site.com.They` is two sentences
     return frozenset(text for text in found if text)
@@ -172,12 +204,14 @@ def wanted(tool: Tool, words: frozenset[str]) -> bool:
     verb = tool.name.split("_")[0]
     meant = not words.isdisjoint(stem(word) for word in MEANT_BY.get(verb, frozenset({verb})))
     if tool.tier >= 5 and verb in {"delete", "remove", "cancel", "drop", "purge"}:
-        return meant and not words.isdisjoint(tool.words)
+        objects = tool.name.split("_")[1:]
+        named = {stem(word) for each in objects for word in NAMED_BY.get(each, frozenset({each}))}
+        return meant and not words.isdisjoint(named)
     return meant
 
 
 def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
-    """Yield the fields to bind; True for one that may name an entry of a directory."""
+    """Yield the fields to bind; True for one that says where an effect goes."""
     targets = [name for name in tool.fields if TARGETS.search(name)]
     if tool.tier <= 1:
         yield from ((name, False) for name in targets if "url" in name or name in {"link", "website"})
@@ -185,31 +219,47 @@ def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
     yield from ((name, True) for name in targets)
     if targets and not tool.required.isdisjoint(targets):
         return
-    for name, shape in tool.fields.items():
-        reference = bool(REFERENCES.search(name)) and (not targets or tool.tier >= 4)
-        text = shape.get("type") == "string" or any(
-            each.get("type") == "string" for each in shape.get("anyOf", ())
-        )
-        if name not in targets and (reference or (text and not FREE.search(name))):
-            yield name, False
+    named = [name for name in tool.fields if name not in targets and _names_it(tool, name, targets)]
+    needed = [name for name in named if name in tool.required]
+    yield from ((name, False) for name in needed or named)
+
+
+def _names_it(tool: Tool, name: str, targets: list[str]) -> bool:
+    """Say whether a field says which thing a call makes or changes; what only describes it is free."""
+    shape = tool.fields[name]
+    text = shape.get("type") == "string" or any(
+        each.get("type") == "string" for each in shape.get("anyOf", ())
+    )
+    reference = bool(REFERENCES.search(name)) and (not targets or tool.tier >= 4)
+    return reference or (text and not FREE.search(name))
+
+
+def _known(tool: Tool, field: str, facts: Facts, prompt: str) -> frozenset[str]:
+    """Return the id of the record that the prompt speaks of, for a field that names one."""
+    if not REFERENCES.search(field):
+        return frozenset()
+    return facts.reference(prompt, frozenset(tool.name.split("_")[1:]))
 
 
 def grant(prompt: str, tools: Mapping[str, Tool], state: Any, *, now_ms: int) -> Grant:
     """Return contract and delegation of a prompt."""
-    words = frozenset(stem(word) for word in re.findall(r"[A-Za-z]+", prompt))
+    words, facts = frozenset(stem(word) for word in re.findall(r"[A-Za-z]+", prompt)), Facts(state)
     named, short = said(prompt, MOST_WORDS), said(prompt, MOST_WORDS_OF_TARGET)
     listed = frozenset(directory(state))
     chosen = [tool for tool in tools.values() if tool.tier <= 1 or wanted(tool, words)]
+    people, sourced = facts.people(prompt), facts.sourced(prompt, named)
     values = {
         tool.name: {
-            name: short | listed if from_directory else named for name, from_directory in bound_fields(tool)
+            name: _known(tool, name, facts, prompt)
+            | (short | listed | people | sourced if goes else named | sourced)
+            for name, goes in bound_fields(tool)
         }
         for tool in chosen
     }
     contract = Contract(
         allowed=frozenset(tool.name for tool in chosen),
         autonomy=AUTONOMY["full"],
-        addresses=frozenset(address for run in named for address in addresses_in(run)),
+        addresses=frozenset(address for run in named | people | sourced for address in addresses_in(run)),
         values=values,
     )
     suite = next(iter(tools.values())).suite
