@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from licet.embedded.process import on_a_leash
 from licet.identity import TRUST_DOMAIN_DEV, sidecar_id
 from licet.keyfile import read_signing_key
 from licet.metadata import DEV_IDENTITY
@@ -60,7 +61,8 @@ class DeciderProgram:
 
 def _launched(environment: dict[str, str], log: Path) -> "subprocess.Popen[bytes]":
     with log.open("ab") as file:
-        return subprocess.Popen([LICET, "decider", "serve"], env=environment, stderr=file, stdout=file)
+        command = on_a_leash([LICET, "decider", "serve"])  # a run that is killed leaves no decider behind
+        return subprocess.Popen(command, env=environment, stderr=file, stdout=file)
 
 
 async def start_program(ground: Ground, finance_port: int, instance: str) -> DeciderProgram:
