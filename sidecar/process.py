@@ -88,7 +88,7 @@ class Sidecar:
         self._metrics = metrics.configure(
             "licet-sidecar", settings.metrics_endpoint, settings.metrics_listen, settings.instance
         )
-        self._tool = SocketTool(settings.tool_socket)
+        self._tool = _tool(settings)
         self._guard = GuardLink(self._tool.channel)
         certificates, decider = _certificates(settings), decider_id(domain, env)
         self._decider = DeciderLink(
@@ -311,6 +311,14 @@ def _certificates(settings: SidecarSettings) -> CertificateFiles | None:
     if certificate is None or key is None or authority is None:
         return None
     return CertificateFiles(certificate, key, authority)
+
+
+def _tool(settings: SidecarSettings) -> SocketTool:
+    if settings.tool_client == "grpcio":
+        return SocketTool(settings.tool_socket)
+    from sidecar.tool_http2 import Http2Tool
+
+    return Http2Tool(settings.tool_socket)
 
 
 def _beacon_reason(age_ms: int | None, trouble: str) -> str:

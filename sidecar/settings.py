@@ -5,7 +5,7 @@ checks.
 """
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -71,6 +71,9 @@ class SidecarSettings(BaseSettings):
     )
 
     tool_socket: Path = Field(description="Unix socket of the tool")
+    tool_client: Literal["grpcio", "ngh2"] = Field(
+        default="grpcio", description="what speaks gRPC to the tool: grpcio, or ngh2, cheaper and young"
+    )
     catalog: Path = Field(description="signed catalog of the tool")
     root_key_file: Path = Field(description="public root key: who signs key sets")
     tool_key_file: Path = Field(description="the tool's digest key")

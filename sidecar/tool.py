@@ -17,7 +17,7 @@ from grpc import aio
 from licet import metadata
 from licet.tracing import inject
 from licet.v1 import statement_pb2
-from sidecar.exchange import Pairs, ToolAnswer
+from sidecar.exchange import OK, Pairs, ToolAnswer
 from sidecar.parts import Forward
 from sidecar.status import licet_reason
 
@@ -40,7 +40,8 @@ CHANNEL_OPTIONS: Final = (
 )
 
 _STATUS_DETAILS: Final = "grpc-status-details-bin"
-_UNSENT: Final = ToolAnswer(code=grpc.StatusCode.UNAVAILABLE.value[0], sent=False)
+UNSENT: Final = ToolAnswer(code=grpc.StatusCode.UNAVAILABLE.value[0], sent=False)
+"""What a call ends as for which no connection stood."""
 
 
 class SocketTool:
@@ -77,7 +78,7 @@ class SocketTool:
     async def call(self, forward: Forward) -> ToolAnswer:
         """Make the call; never raises for what the tool or the connection did."""
         if not self.reachable and not await self.ready():
-            return _UNSENT
+            return UNSENT
         if forward.request.send is not None:
             return await self._streamed(forward)
         return await self._answered(forward)
@@ -88,16 +89,16 @@ class SocketTool:
         if method is None:
             method = self._unary[path] = self.channel.unary_unary(path)
         rpc = method(
-            forward.permit.arguments.canonical, timeout=forward.timeout_ms / 1000, metadata=_to_tool(forward)
+            forward.permit.arguments.canonical,
+            timeout=forward.timeout_ms / 1000,
+            metadata=_to_tool(forward),
         )
         try:
             body = await rpc
         except aio.AioRpcError as error:
-            return _answer(
-                error.code(), error.details(), b"", error.initial_metadata(), error.trailing_metadata()
-            )
-        return _answer(
-            grpc.StatusCode.OK, "", body, await rpc.initial_metadata(), await rpc.trailing_metadata()
+            return _failed(error)
+        return answer_of(
+            OK, "", body, _pairs(await rpc.initial_metadata()), _pairs(await rpc.trailing_metadata())
         )
 
     async def _streamed(self, forward: Forward) -> ToolAnswer:
@@ -106,7 +107,9 @@ class SocketTool:
         if method is None:
             method = self._stream[path] = self.channel.unary_stream(path)
         rpc = method(
-            forward.permit.arguments.canonical, timeout=forward.timeout_ms / 1000, metadata=_to_tool(forward)
+            forward.permit.arguments.canonical,
+            timeout=forward.timeout_ms / 1000,
+            metadata=_to_tool(forward),
         )
         send = forward.request.send
         assert send is not None
@@ -114,11 +117,9 @@ class SocketTool:
             async for message in rpc:
                 await send(message)
         except aio.AioRpcError as error:
-            return _answer(
-                error.code(), error.details(), b"", error.initial_metadata(), error.trailing_metadata()
-            )
-        return _answer(
-            grpc.StatusCode.OK, "", b"", await rpc.initial_metadata(), await rpc.trailing_metadata()
+            return _failed(error)
+        return answer_of(
+            OK, "", b"", _pairs(await rpc.initial_metadata()), _pairs(await rpc.trailing_metadata())
         )
 
     async def ready(self) -> bool:
@@ -151,14 +152,19 @@ class _Metadata(aio.Metadata):
         return iter(self._pairs)
 
 
-def _to_tool(forward: Forward) -> aio.Metadata:
+def _to_tool(forward: Forward) -> _Metadata:
+    return _Metadata(tuple(pairs_to_tool(forward)))
+
+
+def pairs_to_tool(forward: Forward) -> list[tuple[str, str | bytes]]:
+    """Return all that goes to the tool beside the arguments: permit, approvals, attempt and trace context."""
     permit = forward.permit
     pairs: list[tuple[str, str | bytes]] = [(metadata.PERMIT, signed_bytes(permit.signed))]
     pairs.extend((metadata.APPROVAL, approval) for approval in permit.approvals)
     pairs.append((metadata.ATTEMPT, forward.attempt))
     if forward.trace is not None:
         pairs.extend(inject(forward.trace))
-    return _Metadata(tuple(pairs))
+    return pairs
 
 
 def signed_bytes(signed: statement_pb2.Signed) -> bytes:
@@ -166,10 +172,15 @@ def signed_bytes(signed: statement_pb2.Signed) -> bytes:
     return signed.SerializeToString(deterministic=True)
 
 
-def _answer(
-    code: grpc.StatusCode, message: str | None, body: bytes, initial: Any, trailing: Any
-) -> ToolAnswer:
-    trailers = _pairs(trailing)
+def _failed(error: aio.AioRpcError) -> ToolAnswer:
+    trailers = _pairs(error.trailing_metadata())
+    return answer_of(
+        error.code().value[0], error.details() or "", b"", _pairs(error.initial_metadata()), trailers
+    )
+
+
+def answer_of(code: int, message: str, body: bytes, initial: Pairs, trailers: Pairs) -> ToolAnswer:
+    """Return what a tool answered, with its guard's word and licet's reason read out of the trailers."""
     effects: list[str] = []
     details: list[bytes] = []
     for key, value in trailers:
@@ -178,10 +189,10 @@ def _answer(
         elif key == _STATUS_DETAILS and isinstance(value, bytes):
             details.append(value)
     return ToolAnswer(
-        code=code.value[0],
-        message=message or "",
+        code=code,
+        message=message,
         body=body,
-        metadata=_pairs(initial),
+        metadata=initial,
         trailers=trailers,
         effect=effects[0] if len(effects) == 1 else "",
         reason=licet_reason(details[0]) if len(details) == 1 else "",

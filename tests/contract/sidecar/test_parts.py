@@ -27,13 +27,15 @@ from sidecar.outcome import Outcome
 from sidecar.parts import Beacons, Clock, Forward, Reserved, Spend, Tool
 from sidecar.parts import Journal as JournalPart
 from sidecar.spend import SpendClient
-from sidecar.tool import SocketTool
+from sidecar.tool import SocketTool, signed_bytes
+from sidecar.tool_http2 import Http2Tool
 from tests.unit.sidecar.conftest import World
 from tests.unit.sidecar.test_knowledge import Scene
 from tests.worlds.fakes import FakeBeacons, FakeClock, FakeJournal, FakeSpend, FakeTool, request
 from tests.worlds.mint import AGENT, ENVIRONMENT, REFUND, TOOL, Mint, now_ms, refund
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("sidecar_parts")]
+TOOLS: dict[str, type[SocketTool]] = {"real": SocketTool, "ngh2": Http2Tool}
 BOTH = pytest.mark.parametrize("kind", ["real", "fake"])
 
 
@@ -134,7 +136,7 @@ class Parts:
         server.add_generic_rpc_handlers((Handler(),))
         server.add_insecure_port(f"unix:{path}")
         await server.start()
-        tool = SocketTool(path)
+        tool = TOOLS[kind](path)
         tool.start()
         self.closing += [lambda: server.stop(0), tool.close]
         return tool
@@ -268,7 +270,7 @@ def forward(permit: Permit) -> Forward:
     )
 
 
-@BOTH
+@pytest.mark.parametrize("kind", [*TOOLS, "fake"])
 @pytest.mark.parametrize(
     ("code", "effect"),
     [
@@ -285,10 +287,55 @@ async def test_a_tool_answers_and_never_raises(parts: Parts, kind: str, code: An
     assert answer.body == (b"done" if code is grpc.StatusCode.OK else b"")
 
 
-async def test_a_tool_that_is_not_there_is_not_ready_and_gets_nothing(parts: Parts, tmp_path: Path) -> None:
-    tool = SocketTool(tmp_path / "none.sock")
+@pytest.mark.parametrize("kind", TOOLS)
+async def test_a_tool_that_is_not_there_is_not_ready_and_gets_nothing(
+    parts: Parts, tmp_path: Path, kind: str
+) -> None:
+    tool = TOOLS[kind](tmp_path / "none.sock")
     tool.start()
     assert not await tool.ready()
     answer = await tool.call(forward(parts.permit()))
     assert not answer.sent
+    await tool.close()
+
+
+def echo_server(path: Path) -> aio.Server:
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> Any:
+            return grpc.unary_unary_rpc_method_handler(self.answer)
+
+        async def answer(self, body: bytes, context: Any) -> bytes:
+            sent = [(key, value) for key, value in context.invocation_metadata() if key.startswith("licet-")]
+            context.set_trailing_metadata((*(("seen-" + key, value) for key, value in sent),))
+            return body
+
+    server = aio.server()
+    server.add_generic_rpc_handlers((Handler(),))
+    server.add_insecure_port(f"unix:{path}")
+    return server
+
+
+@pytest.mark.parametrize("kind", TOOLS)
+async def test_a_tool_gets_what_was_verified_and_is_found_again_after_it_was_away(
+    parts: Parts, tmp_path: Path, kind: str
+) -> None:
+    tool = TOOLS[kind](tmp_path / "tool.sock")
+    tool.start()
+    permit = parts.permit()
+    for _ in range(2):
+        server = echo_server(tmp_path / "tool.sock")
+        await server.start()
+        async with asyncio.timeout(60):
+            while not await tool.ready():
+                pass
+        answer = await tool.call(forward(permit))
+        assert (answer.code, answer.body) == (0, permit.arguments.canonical)
+        assert dict(answer.trailers) == {
+            "seen-licet-permit-bin": signed_bytes(permit.signed),
+            "seen-licet-attempt": "a" * 32,
+        }
+        await server.stop(0)
+        async with asyncio.timeout(60):
+            while tool.reachable:  # noqa: ASYNC110 # what is waited for is the kernel's
+                await asyncio.sleep(0.01)
     await tool.close()
