@@ -22,7 +22,7 @@ from audit.store.migrate import check
 from audit.store.stored import House
 from audit.writing.writer import StreamWriter, kept_streams, streams
 from licet import metrics, telemetry, tracing
-from licet.identity import reconciler_id
+from licet.identity import reconciler_id, sidecar_id
 from licet.journal import Journal
 from licet.journal.spool import SpoolError
 from licet.keyfile import read_signing_key
@@ -131,7 +131,8 @@ async def reconcile(settings: AuditSettings) -> None:
     )
     webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
     claimed = identity if settings.dev_identity else ""
-    fencer = SidecarFencer(settings.tools, claimed, settings.certificate)
+    doors = {tool: sidecar_id(settings.trust_domain, settings.environment, tool) for tool in settings.tools}
+    fencer = SidecarFencer(settings.tools, claimed, settings.certificate, doors)
     traces = tracing.configure("licet-reconciler", settings.otlp_endpoint)
     counts = metrics.configure("licet-reconciler", settings.metrics_endpoint, settings.metrics_listen)
     counts.observe(telemetry.METRIC_SPOOL_DEPTH, lambda: {("journal",): journal.depth})

@@ -2,10 +2,11 @@
 
 import grpc
 
-from decider.decision.reader import ToolReader
+from decider.decision.reader import Door, ToolReader
 from decider.settings import DeciderSettings
-from licet.identity import audience_of
+from licet.identity import audience_of, sidecar_id
 from licet.streams import NatsSettings
+from licet.tls_relay import CertificateFiles, TlsRelay
 
 
 def nats_settings(settings: DeciderSettings) -> NatsSettings:
@@ -30,17 +31,20 @@ def server_credentials(settings: DeciderSettings) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([(key, chain)], authority, require_client_auth=True)
 
 
-def channel_credentials(settings: DeciderSettings) -> grpc.ChannelCredentials:
-    """Return credentials for calls to sidecars. Raises OSError."""
-    key, chain, authority = _pem(settings)
-    return grpc.ssl_channel_credentials(authority, key, chain)
+def _relay(settings: DeciderSettings, tool: str) -> TlsRelay | None:
+    """Return mTLS to a tool's door and to nobody else; None without certificates. Raises OSError."""
+    chain, key, authority = settings.tls_certificate_file, settings.tls_key_file, settings.tls_ca_file
+    if chain is None or key is None or authority is None:
+        return None
+    door = sidecar_id(settings.trust_domain, settings.environment, tool)
+    files = CertificateFiles(chain, key, authority)
+    return TlsRelay(settings.tools[tool], files, door, called=f"the door of `{tool}`")
 
 
 def open_reader(settings: DeciderSettings, own_id: str) -> ToolReader:
     """Return what reads facts through sidecars, as `own_id`. Raises OSError."""
-    addresses = {
-        audience_of(settings.trust_domain, settings.environment, tool): address
+    doors = {
+        audience_of(settings.trust_domain, settings.environment, tool): Door(address, _relay(settings, tool))
         for tool, address in settings.tools.items()
     }
-    credentials = channel_credentials(settings) if settings.tls else None
-    return ToolReader(addresses, own_id="" if settings.tls else own_id, credentials=credentials)
+    return ToolReader(doors, own_id="" if settings.tls else own_id)

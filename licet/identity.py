@@ -6,9 +6,10 @@ holds an id: that is the transport's word.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 TRUST_DOMAIN_DEV = "licet.local"
 """Trust domain of the identities that are made for development."""
@@ -59,6 +60,16 @@ def _parsed(text: str) -> SpiffeId | None:
         if segment in {".", ".."} or not _SEGMENT.fullmatch(segment):
             return None
     return SpiffeId(trust_domain, f"/{path}")
+
+
+def certificate_id(certificate: Mapping[str, Any] | None) -> str:
+    """Return the one SPIFFE id of a certificate as `ssl.SSLSocket.getpeercert` gives it.
+
+    X.509-SVID 2: exactly one URI SAN; a certificate with two names nobody, and the answer is empty.
+    """
+    names = (certificate or {}).get("subjectAltName", ())
+    uris = [name for kind, name in names if kind == "URI"]
+    return uris[0] if len(uris) == 1 and parse_spiffe_id(uris[0]) is not None else ""
 
 
 @lru_cache(maxsize=1_024)

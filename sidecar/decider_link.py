@@ -2,7 +2,7 @@
 
 Guaranteed: a permit that comes back is not believed here; it runs through the door's checks like one that
 was presented. Whatever the decider fails to do denies. Under mTLS nothing is said to anybody but the
-environment's decider, by its SPIFFE id (`sidecar.tls_relay`), and a new certificate of ours is used from the
+environment's decider, by its SPIFFE id (`licet.tls_relay`), and a new certificate of ours is used from the
 next question on. Not guaranteed: that a decider hands out what is genuine; the root key says so.
 """
 
@@ -16,13 +16,13 @@ from licet import telemetry
 from licet.metadata import DEV_IDENTITY, TASK_ID
 from licet.refusal import Reason, Refusal, Status
 from licet.statement import canonical, parse_signed
+from licet.tls_relay import TlsRelay
 from licet.tracing import OK, inject
 from licet.v1 import decider_pb2, decider_pb2_grpc, decision_pb2
 from licet.v1.statement_pb2 import Signed
 from sidecar.exchange import Request
 from sidecar.parts import Denied, Obtained
 from sidecar.status import licet_reason
-from sidecar.tls_relay import TlsRelay
 from sidecar.tool import signed_bytes
 from sidecar.trace import DoorTrace
 
@@ -44,11 +44,6 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
 )
-
-
-def _authority(address: str) -> tuple[tuple[str, str], ...]:
-    """What the decider is called in the calls that go to the relay."""
-    return (("grpc.default_authority", address),)
 
 
 class DeciderLink:
@@ -86,9 +81,11 @@ class DeciderLink:
         return "" if self._relay is None else self._relay.trouble
 
     def _connect(self) -> None:
-        target = self._address if self._relay is None else self._relay.target
-        options = _CHANNEL_OPTIONS if self._relay is None else (*_CHANNEL_OPTIONS, *_authority(self._address))
-        self._channel = aio.insecure_channel(target, options=options)
+        self._channel = (
+            aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
+            if self._relay is None
+            else self._relay.channel(_CHANNEL_OPTIONS)
+        )
         self._stub: decider_pb2_grpc.DeciderServiceAsyncStub = decider_pb2_grpc.DeciderServiceStub(
             self._channel
         )

@@ -5,7 +5,6 @@ it sends can change that. Without TLS there is no peer, but under the developmen
 connections from this machine only and is announced at every start.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
@@ -28,13 +27,6 @@ def certified_peer(auth_context: dict[str, Any]) -> str:
         return ""
     names = [name.decode("utf-8", "replace") for name in auth_context.get(_SAN, ())]
     uris = [name for name in names if "://" in name]
-    return uris[0] if len(uris) == 1 and _is_spiffe_id(uris[0]) else ""
-
-
-def certificate_id(certificate: Mapping[str, Any] | None) -> str:
-    """Return the one SPIFFE id of a certificate as `ssl.SSLSocket.getpeercert` gives it; empty as above."""
-    names = (certificate or {}).get("subjectAltName", ())
-    uris = [name for kind, name in names if kind == "URI"]
     return uris[0] if len(uris) == 1 and _is_spiffe_id(uris[0]) else ""
 
 

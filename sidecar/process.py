@@ -24,6 +24,7 @@ from licet.keyfile import read_public, read_secret, read_signing_key
 from licet.log import log
 from licet.odd_path import keep_serving
 from licet.streams import NatsSettings, subject_audit
+from licet.tls_relay import TlsRelay
 from sidecar.clock import SystemClock
 from sidecar.core import Door, Limits, Parts
 from sidecar.decider_link import DeciderLink
@@ -38,7 +39,6 @@ from sidecar.quota import Quota, bucket_of
 from sidecar.settings import SidecarSettings
 from sidecar.store import Store
 from sidecar.tls import CertificateFiles, server_credentials
-from sidecar.tls_relay import TlsRelay
 from sidecar.tool import SocketTool
 from sidecar.watch import Watch
 

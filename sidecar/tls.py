@@ -7,47 +7,16 @@ replaced or revoked; that is why authority is bound to the peer's id and asked f
 """
 
 import logging
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
 from licet.log import log
+from licet.tls_relay import CertificateFiles
+
+__all__ = ["CertificateFiles", "server_credentials"]
 
 LOG: Final = logging.getLogger(__name__)
-
-
-@dataclass
-class CertificateFiles:
-    """Certificate chain, key and authority, as they are now.
-
-    Args:
-        certificate: PEM chain.
-        key: PEM private key.
-        authority: PEM of whom the other side's certificate must come from.
-    """
-
-    certificate: Path
-    key: Path
-    authority: Path
-    _stamp: tuple[tuple[int, int, int], ...] = field(default=(), init=False)
-
-    def read(self) -> tuple[bytes, bytes, bytes]:
-        """Return certificate, key and authority; raises OSError."""
-        self._stamp = self._stamps()
-        return self.certificate.read_bytes(), self.key.read_bytes(), self.authority.read_bytes()
-
-    def changed(self) -> bool:
-        """Whether a file is another than at the last `read`; False when one cannot be looked at."""
-        try:
-            return self._stamps() != self._stamp
-        except OSError:
-            return False
-
-    def _stamps(self) -> tuple[tuple[int, int, int], ...]:
-        found = [path.stat() for path in (self.certificate, self.key, self.authority)]
-        return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
 
 
 def server_credentials(files: CertificateFiles) -> Any:

@@ -2,18 +2,22 @@
 
 Guarantees: only the guard's own answer counts, and the sidecar writes it into the spend stream; this side
 writes nothing. At most one question a round at a time, later ones further apart. Under mTLS a door is asked
-only once its certificate is its authority's and names its address; the door for its part answers nobody but
-the reconciler. A certificate that was replaced is used from the next question on.
+only once its certificate is its authority's, names its address, and has the SPIFFE id of that tool's door;
+the door for its part answers nobody but the reconciler. A certificate that was replaced is used from the next
+question on.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import grpc
 
+from licet import tls_relay
 from licet.metadata import DEV_IDENTITY
+from licet.tls_relay import TlsRelay
 from licet.v1.guard_pb2 import FenceRequest, FenceResponse
 from licet.v1.guard_pb2_grpc import GuardServiceStub
 from licet.v1.statement_pb2 import Signed
@@ -54,14 +58,20 @@ class SidecarFencer:
         addresses: sidecar address by tool.
         identity: the reconciler's SPIFFE id, shown as a development identity; empty under mTLS.
         certificate: mTLS; None on loopback under the development setting.
+        doors: SPIFFE id of each tool's door; under mTLS.
     """
 
     def __init__(
-        self, addresses: Mapping[str, str], identity: str, certificate: CertificateFiles | None = None
+        self,
+        addresses: Mapping[str, str],
+        identity: str,
+        certificate: CertificateFiles | None = None,
+        doors: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._addresses = addresses
         self._metadata = ((DEV_IDENTITY, identity),) if identity else ()
-        self._certificate = certificate
+        self._certificate, self._doors = certificate, doors
+        self._relays: dict[str, TlsRelay] = {}
         self._shown: tuple[bytes, bytes, bytes] | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -77,7 +87,8 @@ class SidecarFencer:
                 request, timeout=TIMEOUT_S, metadata=self._metadata
             )
         except grpc.aio.AioRpcError as error:
-            raise FenceError(f"{error.code().name}: {error.details()}") from error
+            trouble = self._relays[tool].trouble if tool in self._relays else ""
+            raise FenceError(f"{error.code().name}: {trouble or error.details()}") from error
         assert isinstance(answer, FenceResponse)
         return answer
 
@@ -93,16 +104,29 @@ class SidecarFencer:
         if tool not in self._channels:
             self._channels[tool] = (
                 grpc.aio.insecure_channel(address)
-                if self._shown is None
-                else grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(*self._shown))
+                if self._certificate is None
+                else self._relay(tool, address, self._certificate).channel(())
             )
         return self._channels[tool]
+
+    def _relay(self, tool: str, address: str, certificate: CertificateFiles) -> TlsRelay:
+        files = tls_relay.CertificateFiles(certificate.chain, certificate.key, certificate.authority)
+        try:
+            relay = TlsRelay(address, files, self._doors[tool], called=f"the door of `{tool}`")
+        except OSError as error:  # they do not fit together
+            raise FenceError(f"certificate: {error}") from error
+        relay.start()
+        self._relays[tool] = relay
+        return relay
 
     async def close(self) -> None:
         """Close the channels; the next question opens its own."""
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
+        for relay in self._relays.values():
+            await relay.close()
+        self._relays.clear()
 
 
 class Patience:

@@ -6,12 +6,14 @@ tried again by whoever asks for the decision.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
 import grpc.aio
 
 from licet.metadata import DEV_IDENTITY, PERMIT
+from licet.tls_relay import TlsRelay
 from licet.tracing import TraceContext, inject
 
 TIMEOUT_S: Final = 2.0
@@ -33,19 +35,25 @@ class ReadFailed(Exception):  # noqa: N818 - the field's word; it is told to cal
         self.status = status
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a tool's sidecar listens. `relay` is mTLS to its SPIFFE id: facts come from nobody else."""
+
+    address: str
+    relay: TlsRelay | None = None
+
+
 class ToolReader:
     """The sidecars by audience; `own_id` is sent as development identity, empty under mTLS."""
 
     def __init__(
         self,
-        addresses: Mapping[str, str],
+        doors: Mapping[str, Door],
         *,
         own_id: str = "",
-        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        self._addresses = addresses
+        self._doors = doors
         self._own_id = own_id
-        self._credentials = credentials
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def read(
@@ -68,19 +76,21 @@ class ToolReader:
 
     def address(self, audience: str) -> str:
         """Return where a tool's sidecar listens; empty where nobody said."""
-        return self._addresses.get(audience, "")
+        door = self._doors.get(audience)
+        return door.address if door is not None else ""
 
     def _channel(self, audience: str) -> grpc.aio.Channel:
         found = self._channels.get(audience)
         if found is not None:
             return found
-        address = self._addresses.get(audience)
-        if address is None:
+        door = self._doors.get(audience)
+        if door is None:
             raise ReadFailed(f"no sidecar address for `{audience}`")
-        if self._credentials is None:
-            made = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        if door.relay is None:
+            made = grpc.aio.insecure_channel(door.address, options=_OPTIONS)
         else:
-            made = grpc.aio.secure_channel(address, self._credentials, options=_OPTIONS)
+            door.relay.start()
+            made = door.relay.channel(_OPTIONS)
         self._channels[audience] = made
         return made
 
@@ -89,3 +99,6 @@ class ToolReader:
         for channel in self._channels.values():
             await channel.close(None)
         self._channels.clear()
+        for door in self._doors.values():
+            if door.relay is not None:
+                await door.relay.close()

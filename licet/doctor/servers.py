@@ -13,8 +13,10 @@ import grpc.aio
 
 from licet.doctor.finding import Finding, ok, problem, skipped
 from licet.doctor.settings import DoctorSettings
+from licet.identity import decider_id
 from licet.metadata import DEV_IDENTITY
 from licet.streams import StreamsError, check_streams, connect
+from licet.tls_relay import CertificateFiles, TlsRelay
 from licet.v1 import beacon_pb2, decider_pb2, decider_pb2_grpc
 from licet.v1.statement_pb2 import Signed
 
@@ -60,16 +62,24 @@ async def check_beacon(settings: DoctorSettings) -> tuple[Finding, Finding]:
     """The decider signs beacons, they say that the store is safe, and its clock is ours."""
     if not settings.decider:
         return skipped("beacon", "decider"), skipped("clock", "decider")
+    relay = None
     try:
-        first = await _beacon(settings)
+        relay = _relay(settings)
+        first = await _beacon(settings, relay)
         await asyncio.sleep(BETWEEN_S)
-        second = await _beacon(settings)
+        second = await _beacon(settings, relay)
     except (grpc.aio.AioRpcError, OSError) as error:
-        said = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
+        said: object = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
+        trouble = relay.trouble if relay is not None else ""
         nobody = problem(
-            "beacon", f"`{settings.decider}`: {said}", "is a decider up, and does it take our certificate?"
+            "beacon",
+            f"`{settings.decider}`: {trouble or said}",
+            "is a decider up, has its certificate its SPIFFE id and this name, and does it take ours?",
         )
         return nobody, skipped("clock", "decider")
+    finally:
+        if relay is not None:
+            await relay.close()
     return judge_beacon(first, second, now_ms=time.time_ns() // 1_000_000)
 
 
@@ -95,13 +105,19 @@ def judge_beacon(
     return ok("beacon", f"bundle {second.bundle_version}, generation {second.generation}"), clock
 
 
-async def _beacon(settings: DoctorSettings) -> beacon_pb2.Beacon:
+def _relay(settings: DoctorSettings) -> TlsRelay | None:
+    """Return mTLS to the environment's decider and to nobody else; None without certificates."""
     certificate, key, authority = settings.tls_certificate_file, settings.tls_key_file, settings.tls_ca_file
-    if certificate is not None and key is not None and authority is not None:
-        files = (authority.read_bytes(), key.read_bytes(), certificate.read_bytes())
-        channel = grpc.aio.secure_channel(settings.decider, grpc.ssl_channel_credentials(*files))
-    else:
-        channel = grpc.aio.insecure_channel(settings.decider)
+    if certificate is None or key is None or authority is None:
+        return None
+    expected = decider_id(settings.trust_domain, settings.environment)
+    relay = TlsRelay(settings.decider, CertificateFiles(certificate, key, authority), expected)
+    relay.start()
+    return relay
+
+
+async def _beacon(settings: DoctorSettings, relay: TlsRelay | None) -> beacon_pb2.Beacon:
+    channel = grpc.aio.insecure_channel(settings.decider) if relay is None else relay.channel(())
     identity = ((DEV_IDENTITY, settings.identity),) if settings.identity else ()
     async with channel:
         stub: decider_pb2_grpc.DeciderServiceAsyncStub = decider_pb2_grpc.DeciderServiceStub(channel)

@@ -56,13 +56,17 @@ class House:
         self.port = self.server.add_secure_port("127.0.0.1:0", tls.server_credentials(self.files))
         await self.server.start()
 
+    def as_door(self, *ids: str) -> None:
+        """Take another certificate for the next connections."""
+        self.authority.issue("sidecar", *ids, dns=("localhost",))
+
     def as_whom(self, label: str, *ids: str) -> CertificateFiles:
         return CertificateFiles(*self.authority.issue(label, *ids), self.authority.file)
 
     def fencer(
         self, files: CertificateFiles | None, *, claimed: str = "", host: str = "localhost"
     ) -> SidecarFencer:
-        return SidecarFencer({TOOL: f"{host}:{self.port}"}, claimed, files)
+        return SidecarFencer({TOOL: f"{host}:{self.port}"}, claimed, files, {TOOL: SIDECAR})
 
     async def ask(self, files: CertificateFiles | None, **given: str) -> int:
         fencer = self.fencer(files, **given)
@@ -108,6 +112,18 @@ async def test_the_reconciler_tells_its_records_to_no_door_of_another_authority(
     with pytest.raises(FenceError, match="UNAVAILABLE"):  # the certificate names another host
         await house.ask(mine, host="127.0.0.1")
     assert house.rounds.closed == 0
+
+
+@pytest.mark.parametrize("ids", [(AGENT,), (SIDECAR.replace("finance", "crm"),), (SIDECAR, AGENT), ()])
+async def test_nobody_but_the_tools_door_is_told_of_a_round(house: House, ids: tuple[str, ...]) -> None:
+    """Whoever answers there has the door's host name, by the same authority, and would say: closed."""
+    mine = house.as_whom("reconciler", RECONCILER)
+    house.as_door(*ids)
+    with pytest.raises(FenceError, match="whoever answers there is"):
+        await house.ask(mine)
+    assert house.rounds.closed == 0
+    house.as_door(SIDECAR)
+    assert await house.ask(mine) == FENCE_STATE_VOIDED
 
 
 async def test_a_certificate_that_was_replaced_is_used_from_the_next_question_on(house: House) -> None:

@@ -16,11 +16,11 @@ from cryptography import x509
 from grpc import aio
 
 from licet.metadata import DEV_IDENTITY
+from licet.tls_relay import TlsRelay
 from licet.v1 import decider_pb2_grpc
 from sidecar.decider_link import DeciderLink
 from sidecar.process import Sidecar
 from sidecar.tls import CertificateFiles
-from sidecar.tls_relay import TlsRelay
 from tests.worlds.certificates import Authority
 from tests.worlds.mint import ENVIRONMENT, Mint
 from tests.worlds.rig import Rig, Word

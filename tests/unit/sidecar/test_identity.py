@@ -1,6 +1,7 @@
 import pytest
 
-from sidecar.identity import certificate_id, certified_peer, development_peer, is_loopback
+from licet.identity import certificate_id
+from sidecar.identity import certified_peer, development_peer, is_loopback
 
 AGENT = "spiffe://licet.local/dev/agent/refund-bot"
 

@@ -1,11 +1,11 @@
-"""mTLS to the decider, with its SPIFFE id checked: gRPC talks to this process, this process to the decider.
+"""mTLS to a server whose SPIFFE id is known: gRPC talks to this process, this process to the server.
 
 gRPC compares a server's certificate with a host name alone, and a host name is no workload: any certificate
 of the authority that has it would do. So gRPC's bytes go through a socket of this process, and the handshake
 is done here, where the certificate can be read.
 
 Guaranteed: not a byte reaches the other side before its certificate was verified: the authority, the host
-name, exactly one URI SAN, which is the decider's id byte for byte, TLS 1.3. The files are read again at the
+name, exactly one URI SAN, which is the expected id byte for byte, TLS 1.3. The files are read again at the
 next connection after one changed; files that do not fit together leave the ones before in use, loudly. The
 socket takes connections of this process alone (SO_PEERCRED). Not guaranteed: that a connection which stands
 ends when a certificate runs out.
@@ -19,12 +19,16 @@ import secrets
 import socket
 import ssl
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+import grpc
+import grpc.aio
+
+from licet.identity import certificate_id
 from licet.log import log
-from sidecar.identity import certificate_id
-from sidecar.tls import CertificateFiles
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -40,6 +44,38 @@ _PEER: Final = struct.Struct("3i")
 """SO_PEERCRED: pid, uid, gid."""
 
 
+@dataclass
+class CertificateFiles:
+    """Certificate chain, key and authority, as they are now.
+
+    Args:
+        certificate: PEM chain.
+        key: PEM private key.
+        authority: PEM of whom the other side's certificate must come from.
+    """
+
+    certificate: Path
+    key: Path
+    authority: Path
+    _stamp: tuple[tuple[int, int, int], ...] = field(default=(), init=False)
+
+    def read(self) -> tuple[bytes, bytes, bytes]:
+        """Return certificate, key and authority; raises OSError."""
+        self._stamp = self._stamps()
+        return self.certificate.read_bytes(), self.key.read_bytes(), self.authority.read_bytes()
+
+    def changed(self) -> bool:
+        """Whether a file is another than at the last `read`; False when one cannot be looked at."""
+        try:
+            return self._stamps() != self._stamp
+        except OSError:
+            return False
+
+    def _stamps(self) -> tuple[tuple[int, int, int], ...]:
+        found = [path.stat() for path in (self.certificate, self.key, self.authority)]
+        return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
+
+
 class TlsRelay:
     """Carries connections of this process to one server.
 
@@ -47,16 +83,20 @@ class TlsRelay:
         address: `host:port`.
         files: Our certificate and key, and whom the server's must come from.
         expected: The server's SPIFFE id.
+        called: What the server is called in log lines and in `trouble`.
 
     Raises:
         OSError: A file cannot be read (ssl.SSLError: they do not fit together).
     """
 
-    def __init__(self, address: str, files: CertificateFiles, expected: str) -> None:
+    def __init__(
+        self, address: str, files: CertificateFiles, expected: str, *, called: str = "the decider"
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._files = files
-        self._expected = expected
+        self._expected, self._called = expected, called
+        self._address = address
         self._context = _context(files)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         name = f"licet-{secrets.token_hex(16)}"
@@ -69,6 +109,11 @@ class TlsRelay:
         """Why the last connection was not made; empty when it was."""
         self._accepting: asyncio.Task[None] | None = None
         self._carried: set[asyncio.Task[None]] = set()
+
+    def channel(self, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+        """Return a channel through here; calls name the server as its address does."""
+        named = ("grpc.default_authority", self._address)
+        return grpc.aio.insecure_channel(self.target, options=(*options, named))
 
     def start(self) -> None:
         """Take connections from now on."""
@@ -100,7 +145,7 @@ class TlsRelay:
             try:
                 connection, _ = await loop.sock_accept(self._listener)
             except OSError as error:  # out of files, most likely: it may pass, and nobody else would say so
-                self._note(f"no connection to the decider: {error}")
+                self._note(f"no connection to {self._called}: {error}")
                 await asyncio.sleep(AGAIN_S)
                 continue
             task = loop.create_task(self._carry(connection))
@@ -117,7 +162,7 @@ class TlsRelay:
             try:
                 server_reader, server_writer = await self._connected()
             except (OSError, ValueError) as error:
-                self._note(f"no connection to the decider: {str(error) or type(error).__name__}")
+                self._note(f"no connection to {self._called}: {str(error) or type(error).__name__}")
                 return
             open_ends.callback(server_writer.transport.abort)
             self._note("")
@@ -139,7 +184,7 @@ class TlsRelay:
 
     def _note(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
-            log(LOG, logging.ERROR, "decider.connection_refused", trouble=trouble[:500])
+            log(LOG, logging.ERROR, "peer.connection_refused", trouble=trouble[:500])
         self.trouble = trouble
 
 
