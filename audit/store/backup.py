@@ -85,7 +85,7 @@ def take(client: Any, layout: Layout, place: Place, *, now_ms: int) -> Sequence[
     client.command(layout.render(_TABLE))
     for table in KEPT:
         client.command(_NOTE.format(table=table), parameters={"name": place.name, "now": now_ms})
-    client.command(f"BACKUP DATABASE {_database(client)} TO {place}")
+    client.command(backup_statement(_database(client), place, layout))
     return noted(client, place.name)
 
 
@@ -101,11 +101,28 @@ def make_database(client: Any, name: str, layout: Layout) -> None:
     """Make a database where it is not there yet. Raises BackupError on a name that is none."""
     if not NAME.fullmatch(name):
         raise BackupError(f"`{name}` is no database name")
-    on_cluster = f" ON CLUSTER `{layout.cluster}`" if layout.cluster else ""
-    client.command(f"CREATE DATABASE IF NOT EXISTS `{name}`{on_cluster}")
+    client.command(f"CREATE DATABASE IF NOT EXISTS `{name}`{_on(layout)}")
 
 
-def restore(client: Any, place: Place, *, source: str = "") -> None:
+def backup_statement(database: str, place: Place, layout: Layout) -> str:
+    """Return the statement that backs a database up, on a cluster every shard; names are checked before."""
+    return f"BACKUP DATABASE `{database}`{_on(layout)} TO {place}"
+
+
+def restore_statement(source: str, database: str, place: Place, layout: Layout) -> str:
+    """Return the statement that puts a backup back; names are checked before.
+
+    Tables are compared; the database itself may be of another engine than it was (`default`, Replicated).
+    """
+    settings = "SETTINGS allow_different_database_def = 1"
+    return f"RESTORE DATABASE `{source}` AS `{database}`{_on(layout)} FROM {place} {settings}"
+
+
+def _on(layout: Layout) -> str:
+    return f" ON CLUSTER `{layout.cluster}`" if layout.cluster else ""
+
+
+def restore(client: Any, layout: Layout, place: Place, *, source: str = "") -> None:
     """Put a backup into this database, which must have no tables; `source`: the database's name in it.
 
     Raises BackupError, and what the client raises. The schema is as it was: bring it forward, then `rebuild`.
@@ -116,10 +133,7 @@ def restore(client: Any, place: Place, *, source: str = "") -> None:
     if source and not NAME.fullmatch(source):
         raise BackupError(f"`{source}` is no database name")
     database = _database(client)
-    named = f"`{source}`" if source else database
-    # Tables are compared; the database may be of another engine than it was (`default`, a Replicated one).
-    settings = "SETTINGS allow_different_database_def = 1"
-    client.command(f"RESTORE DATABASE {named} AS {database} FROM {place} {settings}")
+    client.command(restore_statement(source or database, database, place, layout))
 
 
 def rebuild(client: Any) -> int:
@@ -200,4 +214,4 @@ def _database(client: Any) -> str:
     name = str(client.query("SELECT currentDatabase()").result_rows[0][0])
     if not NAME.fullmatch(name):
         raise BackupError(f"`{name}` is no database name")
-    return f"`{name}`"
+    return name

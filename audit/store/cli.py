@@ -74,7 +74,7 @@ def restore(
             backups.make_database(admin, into, settings.layout())
             admin.close()
         client = settings.store().client()
-        backups.restore(client, place, source=from_database)
+        backups.restore(client, settings.layout(), place, source=from_database)
         typer.echo(f"restored {place}", err=True)
         for migration in migrate(client, settings.layout()):
             typer.echo(f"applied {migration.number:04d} {migration.name}", err=True)
