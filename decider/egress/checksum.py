@@ -11,16 +11,34 @@ from datetime import date
 from types import MappingProxyType
 from typing import Any, Final
 
-from stdnum import bitcoin, iban, luhn, verhoeff
+from stdnum import bitcoin, iban, imei, luhn, verhoeff
+from stdnum.ar import cuit
+from stdnum.at import vnr
 from stdnum.au import abn, acn, tfn
+from stdnum.be import nn as be_nn
+from stdnum.br import cpf
 from stdnum.ca import sin
+from stdnum.ch import ssn
+from stdnum.cl import rut
+from stdnum.cn import ric
+from stdnum.cz import rc
+from stdnum.dk import cpr
 from stdnum.es import nie
 from stdnum.exceptions import ValidationError
 from stdnum.fi import hetu
+from stdnum.fr import nir
 from stdnum.gb import nhs
+from stdnum.gr import amka
+from stdnum.ie import pps
+from stdnum.il import idnr as il_idnr
 from stdnum.iso7064 import mod_11_10
 from stdnum.it import codicefiscale
+from stdnum.mx import curp
+from stdnum.nl import bsn
+from stdnum.no import fodselsnummer
 from stdnum.pl import pesel
+from stdnum.pt import nif as pt_nif
+from stdnum.ro import cnp
 from stdnum.se import personnummer
 from stdnum.tr import tckimlik
 from stdnum.us import rtn
@@ -185,6 +203,13 @@ def _za_id(found: str) -> bool:
     return found[10] in "01" and luhn.is_valid(found)
 
 
+def _us_dea(found: str) -> bool:
+    """The last digit is that of the first, third and fifth plus twice the second, fourth and sixth."""
+    digits = [int(char) for char in found[2:]]
+    total = sum(digits[0:6:2]) + 2 * sum(digits[1:6:2])
+    return total % 10 == digits[6] and len(set(digits)) > 1
+
+
 def _personnummer(found: str) -> bool:
     return bool(personnummer.is_valid(found)) and found[-10:].strip("-+") != ""
 
@@ -220,6 +245,26 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "us_itin": _us_itin,
         "us_npi": _us_npi,
         "us_ssn": _us_ssn,
+        "ar_cuit": _stdnum(cuit),
+        "at_svnr": _stdnum(vnr),
+        "be_nn": _stdnum(be_nn),
+        "br_cpf": _stdnum(cpf),
+        "ch_ahv": _stdnum(ssn),
+        "cl_rut": _stdnum(rut),
+        "cn_ric": _stdnum(ric),
+        "cz_rc": _stdnum(rc),
+        "dk_cpr": _stdnum(cpr),
+        "fr_nir": _stdnum(nir),
+        "gr_amka": _stdnum(amka),
+        "ie_pps": _stdnum(pps),
+        "il_id": _stdnum(il_idnr),
+        "imei": _stdnum(imei),
+        "mx_curp": _stdnum(curp),
+        "nl_bsn": _stdnum(bsn),
+        "no_fodselsnummer": _stdnum(fodselsnummer),
+        "pt_nif": _stdnum(pt_nif),
+        "ro_cnp": _stdnum(cnp),
+        "us_dea": _us_dea,
         "za_id": _za_id,
     }
 )

@@ -129,6 +129,97 @@ def test_personal_data_is_found_and_its_neighbour_with_a_wrong_digit_is_not(text
     assert "personal" not in inspect_text(wrong).flags
 
 
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("ar_cuit", "20-05536168-2"),
+        ("at_svnr", "SVNR 1237 010180"),
+        ("be_national_number", "85.07.30-033.28"),
+        ("be_national_number", "rijksregister 85073003328"),
+        ("br_cpf", "390.533.447-05"),
+        ("ch_ahv", "756.9217.0769.85"),
+        ("cl_rut", "76.086.428-5"),
+        ("cn_resident_id", "360426199101010071"),
+        ("cz_rodne_cislo", "710319/2745"),
+        ("fr_nir", "2 55 08 14 168 025 38"),
+        ("gr_amka", "AMKA 01013099997"),
+        ("ie_pps", "PPS 6433435F"),
+        ("il_id", "teudat 039337423"),
+        ("imei", "IMEI 49-015420-323751-8"),
+        ("mx_curp", "BOXW310820HNERXN09"),
+        ("nl_bsn", "bsn 111222333"),
+        ("no_fodselsnummer", "fødselsnummer 151086 95088"),
+        ("pt_nif", "NIF 501 964 843"),
+        ("ro_cnp", "CNP 1630615123457"),
+        ("us_dea", "DEA number BB1388568"),
+    ],
+)
+def test_personal_number_of_a_country_is_found_and_with_another_check_digit_is_not(
+    rule: str, text: str
+) -> None:
+    assert f"personal:{rule}" in inspect_text(text).flags
+    last = text[-1]
+    other = chr(ord(last) + 1) if last.isalpha() else str((int(last) + 1) % 10)
+    assert f"personal:{rule}" not in inspect_text(text[:-1] + other).flags
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "without"),
+    [
+        ("passport", "my passport is C03005988", "the part is C03005988"),
+        ("driving_licence", "driving licence F1234567", "invoice F1234567"),
+        ("dk_cpr", "CPR 211062-5629", "order 211062-5629"),
+    ],
+)
+def test_document_of_a_common_form_needs_the_word_that_names_it(rule: str, text: str, without: str) -> None:
+    assert f"personal:{rule}" in inspect_text(text).flags
+    assert f"personal:{rule}" not in inspect_text(without).flags
+
+
+HEX = "9f3ac17be02d58641c7ae39b05f28d6437be1a90c4d25f86ab93e7104d6c5f28b1"
+MIXED = "9f3KxQ7LmZ2tVbN8rYcW4sJd6HgP1aEuTo5R0iDk3XeBvMqCwSzAyUfGhJpLnT7O"
+UUID = "3f2c8a1e-9b4d-4c67-8e21-5a9d0b7c6f13"
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "alike"),
+    [
+        ("aws-mws-token", f"amzn.mws.{UUID}", f"amzn.mws.{UUID[:20]}"),
+        ("azure-devops-token", f"{MIXED}{MIXED[:12]}AZDO{MIXED[:4]}", f"{MIXED[:40]}AZDO{MIXED[:4]}"),
+        ("supabase-key", f"sbp_{HEX[:40]}", f"sbp_{HEX[:12]}"),
+        ("crates-token", f"cio{MIXED[:32]}", f"cio{MIXED[:20]}"),
+        ("openrouter-key", f"sk-or-v1-{HEX[:64]}", f"sk-or-v1-{HEX[:20]}"),
+        ("langfuse-key", f"sk-lf-{UUID}", "sk-lf-documentation"),
+        ("nvidia-key", f"nvapi-{MIXED}", f"nvapi-{MIXED[:20]}"),
+        ("tavily-key", f"tvly-dev-{MIXED[:32]}", "tvly-dev-key"),
+        ("elevenlabs-key", f"sk_{HEX[:48]}", f"sk_{HEX[:20]}"),
+        ("cerebras-key", f"csk-{HEX[:48]}", f"csk-{HEX[:20]}"),
+        ("resend-key", f"re_{MIXED[:8]}_{MIXED[8:32]}", "re_inspect_the_whole_delivery_now"),
+        ("clickup-token", f"pk_12345678_{MIXED[:32].upper()}", f"pk_12345678_{MIXED[:9].upper()}"),
+        ("paddle-key", f"pdl_live_apikey_{HEX[:26]}_{MIXED[:22]}_a1B", "pdl_live_apikey_of_the_shop"),
+        ("razorpay-key", f"rzp_live_{MIXED[:14]}", "rzp_live_mode"),
+        (
+            "mercadopago-token",
+            f"APP_USR-1234567890123456-010203-{HEX[:32]}-123456789",
+            "APP_USR-1234567890123456",
+        ),
+        ("axiom-token", f"xaat-{UUID}", "xaat-docs"),
+        ("persona-key", f"persona_sandbox_{UUID}", "persona_sandbox_mode"),
+        (
+            "zapier-webhook",
+            "https://hooks.zapier.com/hooks/catch/123456/ab3d9x/",
+            "https://hooks.zapier.com/docs/",
+        ),
+        ("hetzner-key", f"hcloud_token = {MIXED[:64]}", f"hcloud_token = {MIXED[:10]}"),
+    ],
+)
+def test_key_of_a_provider_is_found_and_what_only_begins_like_one_is_not(
+    rule: str, key: str, alike: str
+) -> None:
+    assert f"secret:{rule}" in inspect_text(f"use {key} for it").flags
+    assert f"secret:{rule}" not in inspect_text(f"use {alike} for it").flags
+
+
 def test_credential_in_a_field_named_for_one_is_found() -> None:
     assert "secret:secret-field" in inspect_fields({"user.password": ["corr3ct-Horse!battery"]}).flags
     assert inspect_fields({"user.password_hint": ["my first dog"]}).flags == ()
