@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
@@ -30,6 +28,9 @@ from licet.tracing import TraceContext
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
+
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricReader
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class Metrics:
         readers: Where values go.
     """
 
-    def __init__(self, service: str, instance: str = "", readers: Sequence[MetricReader] = ()) -> None:
+    def __init__(self, service: str, instance: str = "", readers: "Sequence[MetricReader]" = ()) -> None:
         self._provider: MeterProvider | None = None
         self._meter: Meter | None = None
         self._server: WSGIServer | None = None
@@ -128,9 +129,7 @@ class Metrics:
             attributes = {telemetry.SERVICE_NAME: service, telemetry.SERVICE_VERSION: __version__}
             if instance:
                 attributes[telemetry.SERVICE_INSTANCE_ID] = instance
-            self._provider = MeterProvider(
-                readers, Resource(attributes, telemetry.SCHEMA_URL), shutdown_on_exit=False
-            )
+            self._provider = _provider(readers, Resource(attributes, telemetry.SCHEMA_URL))
             self._meter = self._provider.get_meter(telemetry.SCOPE, __version__, telemetry.SCHEMA_URL)
 
     @property
@@ -209,8 +208,16 @@ def configure(service: str, endpoint: str | None, listen: str | None, instance: 
     return metrics
 
 
-def _otlp(endpoint: str) -> MetricReader:
+def _provider(readers: "Sequence[MetricReader]", resource: Resource) -> "MeterProvider":
+    # Imported here, as below: a process that nobody reads need not hold 2 MB for it.
+    from opentelemetry.sdk.metrics import MeterProvider
+
+    return MeterProvider(readers, resource, shutdown_on_exit=False)
+
+
+def _otlp(endpoint: str) -> "MetricReader":
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
     exporter = OTLPMetricExporter(
         endpoint, insecure=endpoint.startswith("http://"), timeout=EXPORT_TIMEOUT_MS / 1000

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import signal
-import urllib.error
-import urllib.request
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -61,6 +59,9 @@ def ready(
     timeout: Annotated[float, typer.Option(help="seconds to wait for an answer")] = 2.0,
 ) -> None:
     """Ask a running door whether it is ready; prints a reason per subsystem, exit status 1 when it is not."""
+    import urllib.error  # a door that serves asks nobody over HTTP
+    import urllib.request
+
     url = f"http://{address}/ready"
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
