@@ -47,6 +47,8 @@ _KEY_KINDS: Final = frozenset(
     {"api", "access", "private", "secret", "auth", "encryption", "signing", "license"}
 )
 _NOT_SECRET: Final = frozenset({"csrf", "xsrf", "public", "page", "next", "cursor", "continuation", "sync"})
+_COUNTING: Final = re.compile(r"(?i)0?123456789(?:0|abc)|abcdefghijk")
+"""What people type where a key would stand."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CODE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:\(|\[|$)|^[\w./-]+\.[a-z]{2,4}$")
 _KEBAB: Final = re.compile(r"^(?:[a-z]{2,}[0-9]{0,3}|[0-9]+)(?:[-_.](?:[a-z]{2,}[0-9]{0,3}|[0-9]+))+$")
@@ -144,6 +146,8 @@ def credential(value: str) -> bool:
         or not not_placeholder((value,))
         or _PLACEHOLDER.search(value)
     ):
+        return False
+    if _COUNTING.search(value):
         return False
     if value.lower() in _PLAIN_WORDS or _UUID.fullmatch(value) or _KEBAB.match(value):
         return False

@@ -223,6 +223,8 @@ def test_key_of_a_provider_is_found_and_what_only_begins_like_one_is_not(
 def test_credential_in_a_field_named_for_one_is_found() -> None:
     assert "secret:secret-field" in inspect_fields({"user.password": ["corr3ct-Horse!battery"]}).flags
     assert inspect_fields({"user.password_hint": ["my first dog"]}).flags == ()
+    assert inspect_text("api_secret = 7d1f0b9ac3e85d24f6a1b07c9e38").flags
+    assert inspect_text("api_secret = 1234567890abcdef1234567890ab").flags == ()
 
 
 def test_call_too_large_to_be_read_whole_says_so() -> None:

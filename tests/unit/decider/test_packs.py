@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from decider.catalog.tools import read_tools
 from decider.cli import catalog_app, policy_app
 from decider.loop.loops import History, Shape
 from decider.packs import PackError, copy_pack, packs
@@ -58,6 +59,21 @@ def test_readme_and_rules_are_read_in_five_minutes(name: str) -> None:
     texts = [PACKS / name / "README.md", PACKS / name / "policy/rules.cedar"]
     words = sum(len(re.findall(r"\w+", path.read_text())) for path in texts)
     assert words <= MINUTES * WORDS_A_MINUTE
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_templates_of_a_pack_speak_of_operations_and_roles_that_it_has(name: str) -> None:
+    bundle = load_bundle(read_bundle_source(packs()[name], environment="dev"))
+    tools = read_tools(packs()[name] / "tools.yaml")
+    operations = {method.operation for method in tools.methods}
+    rules = (packs()[name] / "rules.cedar").read_text()
+    assert bundle.templates
+    for template in bundle.templates.values():
+        contract = template.contract
+        assert contract.allowed, template.name
+        assert contract.allowed | contract.needs_approval <= operations, template.name
+        assert all(budget.operations <= contract.allowed for budget in template.budgets), template.name
+        assert not contract.needs_approval or f'"{contract.approver}:' in rules, template.name
 
 
 @pytest.mark.parametrize("name", NAMES)
