@@ -52,6 +52,7 @@ class Bench:
     async def start(self) -> None:
         await self.world.start()
         self.sidecars[""] = await self.world.sidecar()
+        self.sidecars["ngh2: "] = await self.world.sidecar(tool_client="ngh2")
         if not self.arguments.quick:
             self.sidecars["2 workers: "] = await self.world.sidecar(workers=2)
             collector = await self.world.collector()
