@@ -7,9 +7,11 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from audit.asking.ask import Answer, QuestionError, catalogue, parse, questions, traced
 from audit.asking.show import printable, table
+from audit.cli import app
 
 WANTED = {
     "agent-window", "approvals-by-person", "budget-burn", "bundle-at", "failed-decisions", "holds-open",
@@ -78,3 +80,13 @@ def test_table_fits_or_becomes_records(rows: Any) -> None:
 
 def test_no_rows_say_so() -> None:
     assert table([], []) == "no rows"
+
+
+def test_views_of_the_questions_and_their_grants_are_printed_for_a_cluster() -> None:
+    printed = CliRunner().invoke(app, ["migrate", "--print", "--cluster", "main"]).stdout
+    granted = CliRunner().invoke(app, ["roles", "--database", "licet", "--cluster", "main"]).stdout
+    for name in WANTED - {"story-trace"}:
+        view = "ask_" + name.replace("-", "_")
+        assert f"CREATE OR REPLACE VIEW {view} ON CLUSTER `main` AS\n" in printed
+        assert f"GRANT ON CLUSTER `main` SELECT ON licet.{view} TO licet_sre;" in granted
+    assert "ask_story_trace" not in printed + granted, "no view takes a table as its parameter"
