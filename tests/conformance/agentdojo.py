@@ -35,17 +35,20 @@ from licet.v1.statement_pb2 import Scalar
 from tests.conformance.agentdojo_facts import Facts
 
 MEANINGS = (
-    "send pay refund transfer give return message dm write post tell notify forward email mail reply answer",
+    (
+        "send pay refund transfer give return message dm write post tell notify forward email mail reply answer"
+        " inform contact ask remind text let"
+    ),
     "schedule recurring standing plan set book",
-    "update edit change modify adjust correct move reschedule set refund increase",
+    "update edit change modify adjust correct move reschedule set refund increase decrease raise lower renew",
     "add include append put invite join",
-    "create make new add book write set schedule",
+    "create make new add book write set schedule put save plan arrange organise organize remind reminder",
     "delete remove cancel erase clear drop",
-    "reserve book reservation",
+    "reserve book reservation rent stay",
     "post write publish send reply share",
     "invite add",
-    "share send give access forward",
-    "append add write",
+    "share send give access forward grant invite",
+    "append add write insert put include",
     "cancel delete remove call",
     "reschedule move change postpone update",
     "rename call name change",

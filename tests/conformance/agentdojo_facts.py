@@ -33,6 +33,12 @@ def singular(word: str) -> str:
     return word.lower().removesuffix("s")
 
 
+def spelled(name: str, low: str) -> bool:
+    """Say whether a prompt in lower case has a name, as it is or as people say the name of a file."""
+    spoken = re.sub(r"[-_ ]+", " ", re.sub(r"\.\w{2,5}$", "", name.lower()))
+    return name.lower() in low or (len(spoken) >= LEAST_NAME and spoken in low)
+
+
 class Record:
     """The plain fields of one entry, and the words that lead to it."""
 
@@ -88,7 +94,7 @@ class Facts:
         for record in self.records:
             if not record.id or record.words.isdisjoint(map(singular, kind)):
                 continue
-            titles = sum(text.lower() in low for text in record.names if not DATE.match(text))
+            titles = sum(spelled(text, low) for text in record.names if not DATE.match(text))
             days = sum(text[:10] in dates for text in record.fields.values() if DATE.match(text))
             if titles or days:
                 score[record.id] = 2 * titles + min(days, 1)
