@@ -101,6 +101,9 @@ class Http2Tool(SocketTool):
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await loop.create_unix_connection(partial(_same, link), self._path)
                     await link.ready
+            except asyncio.CancelledError:
+                link.close()
+                raise
             except (OSError, TimeoutError):
                 link.close()
                 await asyncio.sleep(pause)
