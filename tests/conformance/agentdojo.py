@@ -36,8 +36,8 @@ from tests.conformance.agentdojo_facts import Facts
 
 MEANINGS = (
     (
-        "send pay refund transfer give return message dm write post tell notify forward email mail reply answer"
-        " inform contact ask remind text let"
+        "send pay refund transfer give return message dm write post tell notify forward email"
+        " mail reply answer inform contact ask remind text let"
     ),
     "schedule recurring standing plan set book",
     "update edit change modify adjust correct move reschedule set refund increase decrease raise lower renew",

@@ -21,6 +21,8 @@ class DelegationDesk:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         self.keys = ground.keys_dir
+        self.resting: dict[str, str] = {}
+        """What each task rests on, as `tasks` last wrote it."""
 
     @classmethod
     async def opened(cls, ground: Ground, *agents: str) -> "DelegationDesk":
@@ -63,7 +65,7 @@ class DelegationDesk:
 
     def tasks(self, **delegations: str) -> None:
         """Write Ana's tasks for the refund bot, each resting on its delegation."""
-        lines = ["tasks:"]
+        lines, self.resting = ["tasks:"], dict(delegations)
         for task, delegation in delegations.items():
             lines.append(
                 f'  {task}: {{agent: refund-bot, caller: agent/refund-bot, principal: "ana@t1.example.com",'

@@ -11,8 +11,10 @@ import pytest
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY, Decision
 from licet.v1.spend_pb2 import Outcome
 from tests.integration.decider.test_budgets import Ledger, ledger_of
+from tests.integration.decider.test_holds import desk_of as approving
+from tests.integration.decider.test_holds import held
 from tests.integration.decider.test_two_deciders import second
-from tests.worlds.decisions import Ground, House, furnish, refund
+from tests.worlds.decisions import GET_ORDER, TYPES, Ground, House, furnish, refund
 from tests.worlds.delegations import DelegationDesk
 
 __all__ = ["ledger_of"]
@@ -145,6 +147,42 @@ async def test_denied_call_and_the_same_step_again_cost_a_delegation_nothing(
             "calls": 1,
             "USD": 1,
         }
+    finally:
+        await house.close()
+
+
+async def test_reads_count_as_calls_and_are_spent_so_that_their_end_is_known(ground: Ground) -> None:
+    desk = await desk_of(ground)
+    reading = ("--method", GET_ORDER, "--operation", "read_order", "--max-calls", "1")
+    desk.tasks(task_789=await desk.narrow(await desk.grant(*reading)))
+    house = await furnish(ground)
+    try:
+        body = TYPES("GetOrderRequest")(order_id="O1").SerializeToString()
+        first = await house.decide(body, method=GET_ORDER, call_id="a")
+        assert house.permit(first).spends
+        again = await house.decide(body, method=GET_ORDER, call_id="b")
+        assert again.refusal.reason == "DELEGATION_EXCEEDED"
+        [event] = await house.decisions("b")
+        assert list(event.rule_ids) == ["delegation-max-calls"]
+    finally:
+        await house.close()
+
+
+@pytest.mark.negative(35)
+async def test_hold_of_a_delegation_that_was_revoked_meanwhile_is_not_resumed(ground: Ground) -> None:
+    desk = await desk_of(ground)
+    first = await desk.grant("--max-cost", "USD:100000")
+    desk.tasks(task_789=await desk.narrow(first), task_twin=await desk.narrow(first))
+    house = await furnish(ground)
+    try:
+        people = await approving(house)
+        holds = {task: await held(house, task_id=task, call_id=task) for task in ("task_789", "task_twin")}
+        for hold in holds.values():
+            await people.answer(hold, "lena")
+        await desk.run("revoke", desk.resting["task_789"])
+        asked = {task: await house.decide(refund(minor=82_000), task_id=task, call_id=task) for task in holds}
+        assert asked["task_789"].refusal.reason == "DELEGATION_REVOKED"
+        assert asked["task_twin"].decision == DECISION_TYPE_ALLOW
     finally:
         await house.close()
 
