@@ -11,6 +11,10 @@ ROWS = (
     ("no facts, 32 in flight", "licet_without_facts_c32", "cerbos_c32"),
     ("with facts, 1 in flight", "licet_with_facts_c1", "cerbos_c1"),
     ("with facts, 32 in flight", "licet_with_facts_c32", "cerbos_c32"),
+    ("ngh2, no facts, 1 in flight", "licet_ngh2_without_facts_c1", "cerbos_c1"),
+    ("ngh2, no facts, 32 in flight", "licet_ngh2_without_facts_c32", "cerbos_c32"),
+    ("ngh2, with facts, 1 in flight", "licet_ngh2_with_facts_c1", "cerbos_c1"),
+    ("ngh2, with facts, 32 in flight", "licet_ngh2_with_facts_c32", "cerbos_c32"),
 )
 
 
@@ -22,6 +26,8 @@ def table(results: dict[str, Any]) -> str:
     alone = (f"{1e6 / results['evaluate_us'][f'ours_{count}']:,.0f}" for count in sizes)
     lines.append(f"| the rules alone | {' | '.join(alone)} |")
     for name, ours, peer in ROWS:
+        if ours not in results["decide_1"]:
+            continue  # of results from before there was a choice
         cells = []
         for count in sizes:
             rows = results[f"decide_{count}"]

@@ -3,8 +3,9 @@
 Read the ratios. `evaluate` compares, in one process and by turns, our evaluation (handles parsed once,
 sliced by action, validated at each call) with cedarpy used as its documentation begins (rule text at each
 call) and with the full set unsliced. `decide` gives, with 1, 10 and 100 rules, CPU of the decider process a
-decision, with real NATS and a read side that answers facts, and of Cerbos a check, at 1 and 32 in flight:
-the cases of one size take turns. Cerbos neither signs nor records; its facts come with the request. Run:
+decision, behind each of its two servers, with real NATS and a read side that answers facts, and of Cerbos a
+check, at 1 and 32 in flight: the cases of one size take turns. Cerbos neither signs nor records; its facts
+come with the request. Run:
 `python bench/decide.py [--seconds N] [--json] [--out FILE]`.
 """
 
@@ -47,6 +48,8 @@ CALL = RuleCall("bot", "refund", "Order", "order:O1", FACTS, CONTEXT)
 CALLS = 50
 SIZES = (1, 10, 100)
 TURNS = 3
+SERVERS = {"grpcio": "licet", "ngh2": "licet_ngh2"}
+"""Settings of `LICET_SERVER`, and how their rows are called."""
 ONE_RULE = '@id("refund-bot") permit (principal == Agent::"refund-bot", action, resource);\n'
 
 Ask = Callable[[int], Awaitable[None]]
@@ -115,7 +118,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def start_decider(ground: Ground, finance: Finance) -> tuple[subprocess.Popen[bytes], int]:
+def start_decider(ground: Ground, finance: Finance, server: str) -> tuple[subprocess.Popen[bytes], int]:
     settings = ground.settings(
         f"finance=127.0.0.1:{finance.port}", quota_per_second=1e6, quota_burst=1_000_000
     )
@@ -128,6 +131,7 @@ def start_decider(ground: Ground, finance: Finance) -> tuple[subprocess.Popen[by
         "LICET_TOOLS": f"finance=127.0.0.1:{finance.port}",
         "LICET_CATALOGS": str(ground.catalog),
         "LICET_PORT_FILE": str(port_file),
+        "LICET_SERVER": server,
     }
     command = [sys.executable, "-m", "licet", "decider", "serve"]
     with (ground.directory / "decider.log").open("wb") as log:
@@ -186,21 +190,21 @@ def policy_of(count: int, directory: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def deciding(count: int, directory: Path) -> AsyncIterator[tuple[int, House]]:
-    """Run NATS, the tool's read side and a decider; yield its process id and a way to ask."""
+async def deciding(count: int, directory: Path, server: str) -> AsyncIterator[tuple[int, House]]:
+    """Run NATS, the tool's read side and a decider behind `server`; yield its process id and a way to ask."""
     policy = policy_of(count, directory)
     keys = make_dev_keys(directory / "keys", ENV, ["finance"], (), TRUST_DOMAIN_DEV)
-    server = NatsServer(directory / "nats", environment=ENV, tools=["finance"])
-    server.start()
-    ground = Ground(directory, server, keys, policy)
+    nats = NatsServer(directory / "nats", environment=ENV, tools=["finance"])
+    nats.start()
+    ground = Ground(directory, nats, keys, policy)
     ground.build_catalog()
-    nc = await connect(server.settings("setup"), "setup")
+    nc = await connect(nats.settings("setup"), "setup")
     await apply_streams(nc, ENV, sizes=EMBEDDED_SIZES)
     await nc.close()
     await ground.activate()
     finance = Finance(keys, {"O1": order()}, types=TYPES)
     await finance.start()
-    process, port = start_decider(ground, finance)
+    process, port = start_decider(ground, finance, server)
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
     stub = decider_pb2_grpc.DeciderServiceStub(channel)
     try:
@@ -210,7 +214,7 @@ async def deciding(count: int, directory: Path) -> AsyncIterator[tuple[int, Hous
         process.wait(20)
         await channel.close()
         await finance.server.stop(0)
-        server.stop()
+        nats.stop()
 
 
 def asks_of(house: House) -> dict[str, Ask]:
@@ -231,8 +235,10 @@ def asks_of(house: House) -> dict[str, Ask]:
 async def measure_size(count: int, seconds: float, directory: Path, cerbos: Path | None) -> Figures:
     """Return CPU, rate and latency of every way with `count` rules; they take turns, in `TURNS` rounds."""
     async with contextlib.AsyncExitStack() as exits:
-        pid, house = await exits.enter_async_context(deciding(count, directory / "ours"))
-        asks = {f"licet_{name}": (pid, ask) for name, ask in asks_of(house).items()}
+        asks = {}
+        for server, label in SERVERS.items():
+            pid, house = await exits.enter_async_context(deciding(count, directory / server, server))
+            asks |= {f"{label}_{name}": (pid, ask) for name, ask in asks_of(house).items()}
         if cerbos is not None:
             served = exits.enter_context(_cerbos.serving(cerbos, directory / "cerbos", count))
             channel = await exits.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{served.port}"))

@@ -14,7 +14,7 @@ import grpc.aio
 from decider.credentials import server_credentials
 from decider.health import Health
 from decider.in_force.configuration import Configuration
-from decider.service import SERVER_OPTIONS
+from decider.service import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES, SERVER_OPTIONS
 from decider.settings import DeciderSettings
 from licet.log import log
 from licet.odd_path import keep_serving
@@ -49,28 +49,58 @@ class Services(grpc.GenericRpcHandler):
         return next((handler for handler in found if handler is not None), None)
 
 
+class Server(Protocol):
+    """What serves calls; a `grpc.aio.Server` is one."""
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[Any], /) -> None:
+        """Ask these for the handler of a call."""
+
+    async def start(self) -> None:
+        """Listen."""
+
+    async def stop(self, grace: float, /) -> None:
+        """Let open calls end, within `grace` seconds, and stop."""
+
+
 class Entrance:
     """The server of one decider."""
 
     def __init__(self, settings: DeciderSettings, health: Health, waiting: Handlers) -> None:
         self._settings, self._health = settings, health
         self._services: Final = Services(waiting)
-        self._server: grpc.aio.Server | None = None
+        self._server: Server | None = None
         self.port = 0
 
     async def listen(self) -> None:
         """Listen; until `let_in` the waiting room answers. Raises OSError, RuntimeError."""
         settings = self._settings
+        if not settings.tls:
+            log(logger, logging.WARNING, "identity.development", listen=settings.listen)
+        self.port = self._take_ngh2() if settings.server == "ngh2" else self._take_grpcio()
+        assert self._server is not None, "it has a port"
+        self._server.add_generic_rpc_handlers((self._services,))
+        self._health.add_to(self._server)
+        await self._server.start()
+
+    def _take_grpcio(self) -> int:
+        settings = self._settings
         keep_serving()
         server = self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers((self._services,))
-        self._health.add_to(server)
         if settings.tls:
-            self.port = server.add_secure_port(settings.listen, server_credentials(settings))
-        else:
-            log(logger, logging.WARNING, "identity.development", listen=settings.listen)
-            self.port = server.add_insecure_port(settings.listen)
-        await server.start()
+            return server.add_secure_port(settings.listen, server_credentials(settings))
+        return server.add_insecure_port(settings.listen)
+
+    def _take_ngh2(self) -> int:
+        from decider.server import (
+            Limits,
+            UnaryServer,
+            mutual_tls,
+        )  # whoever stays with grpcio loads none of it
+
+        settings = self._settings
+        server = self._server = UnaryServer(Limits(MAX_MESSAGE_BYTES, MAX_METADATA_BYTES))
+        files = settings.tls_certificate_file, settings.tls_key_file, settings.tls_ca_file
+        return server.take_port(settings.listen, mutual_tls(*files) if settings.tls else None)
 
     def let_in(self, services: Services, configuration: Configuration) -> None:
         """Let these answer from now on, and tell whoever waits for the port. Raises OSError."""

@@ -35,7 +35,7 @@ class Health:
     async def _check(self, _request: bytes, _context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         return SERVING if self.serving else NOT_SERVING
 
-    def add_to(self, server: grpc.aio.Server) -> None:
+    def add_to(self, server: Any) -> None:
         """Serve `grpc.health.v1.Health/Check` on `server`."""
         handler: Any = grpc.unary_unary_rpc_method_handler(self._check)
         server.add_generic_rpc_handlers(

@@ -32,11 +32,14 @@ logger = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES: Final = 6 * MAX_REQUEST_BYTES
 """What the transport takes. Arguments past MAX_REQUEST_BYTES are refused by us, and so on record."""
 
+MAX_METADATA_BYTES: Final = 16 << 10
+"""What the metadata of a call may come to."""
+
 SHA256_BYTES: Final = 32
 
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_metadata_size", 16 << 10),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.so_reuseport", 0),

@@ -4,7 +4,7 @@ Secrets are paths of files, never values. Nothing here lets a call through that 
 """
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -80,6 +80,10 @@ class DeciderSettings(BaseSettings):
     instance: Name = Field(default="0", description="tells several deciders apart in spools and subjects")
 
     listen: Address = Field(default="127.0.0.1:0", description="where callers come in; port 0: a free one")
+    server: Literal["grpcio", "ngh2"] = Field(
+        default="grpcio",
+        description="what speaks gRPC to callers: grpcio, or ngh2, cheaper and young",
+    )
     port_file: Path | None = Field(default=None, description="where the chosen port is written")
     dev_identity: bool = Field(
         default=False, description="believe identities that callers on this machine claim; development only"

@@ -51,8 +51,8 @@ class Wire:
             return await stub.Decide(decider_pb2.DecideRequest(**asked), metadata=metadata, timeout=5)
 
 
-@pytest_asyncio.fixture
-async def wire(ground: Ground, tmp_path: Path) -> AsyncIterator[Wire]:
+@pytest_asyncio.fixture(params=["grpcio", "ngh2"])
+async def wire(ground: Ground, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
     authority = Authority(tmp_path)
     chain, secret = authority.issue("decider", "spiffe://licet.local/dev/decider", dns=("localhost",))
     house = await furnish(
@@ -61,6 +61,7 @@ async def wire(ground: Ground, tmp_path: Path) -> AsyncIterator[Wire]:
         tls_certificate_file=chain,
         tls_key_file=secret,
         tls_ca_file=authority.file,
+        server=request.param,
     )
     yield Wire(house, authority)
     await house.close()
