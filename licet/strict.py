@@ -28,16 +28,15 @@ def strict_parse(message_type: type[M], payload: bytes) -> M | Refusal:
 
     An unknown field at any depth refuses: ignoring a restriction one does not know widens authority.
     """
-    name = message_type.DESCRIPTOR.name
     try:
         message = message_type.FromString(payload)
     except (DecodeError, RecursionError):
-        return Refusal(Reason.PERMIT_MALFORMED, f"`{name}` cannot be parsed")
+        return Refusal(Reason.PERMIT_MALFORMED, f"`{message_type.DESCRIPTOR.name}` cannot be parsed")
     # A round trip keeps unknown fields, so equal bytes alone prove nothing: drop them first, at every depth.
-    size = message.ByteSize()
     message.DiscardUnknownFields()
-    if message.ByteSize() != size:
+    if canonical(message) == payload:
+        return message
+    name = message_type.DESCRIPTOR.name
+    if message_type.FromString(payload).ByteSize() != message.ByteSize():
         return Refusal(Reason.PERMIT_UNKNOWN_FIELD, f"`{name}` holds an unknown field")
-    if canonical(message) != payload:
-        return Refusal(Reason.PERMIT_MALFORMED, f"`{name}` is not in its canonical encoding")
-    return message
+    return Refusal(Reason.PERMIT_MALFORMED, f"`{name}` is not in its canonical encoding")

@@ -20,7 +20,7 @@ from audit.writing.writer import streams
 from licet.streams import StoreUnavailable, stream_info
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
+    from licet.streams import Connection
 
 BATCH: Final = 5_000
 _ROWS: Final = """
@@ -77,7 +77,7 @@ class _Reader:
     def __init__(self, origin: AskingAgain, stream: str) -> None:
         self._origin = origin
         self.stream = stream
-        self._tail: tuple[Client, Tail] | None = None
+        self._tail: tuple[Connection, Tail] | None = None
 
     async def kept(self) -> tuple[int, int] | None:
         """Return the first and the last sequence that the stream has; None where there is no stream."""
@@ -87,7 +87,7 @@ class _Reader:
     async def read(self, first: int, last: int) -> _Part:
         """Return the next part of what is between `first` and `last`, both of which the stream had."""
 
-        async def step(nc: "Client") -> _Part:
+        async def step(nc: "Connection") -> _Part:
             found = [one for one in await self._on(nc).read(first, BATCH) if one.seq <= last]
             end = found[-1].seq if found else last
             if len(found) == end - first + 1:
@@ -100,7 +100,7 @@ class _Reader:
 
         return await self._origin.ask(f"messages of `{self.stream}` from {first} on", step)
 
-    def _on(self, nc: "Client") -> Tail:
+    def _on(self, nc: "Connection") -> Tail:
         if self._tail is None or self._tail[0] is not nc:
             self._tail = (nc, Tail(nc, self.stream))
         return self._tail[1]

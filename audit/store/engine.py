@@ -98,15 +98,25 @@ def statement(
 
     The data of `INSERT … FORMAT name` begins after the name and one line break; everything else is all text.
     """
-    joined = text + b"\n" + data if text and data else text or data
     settings, parameters = settings or {}, parameters or {}
-    insert = _INSERT.match(joined[:_HEAD_LIMIT])
+    insert = _INSERT.match(_joined(text, data[:_HEAD_LIMIT])[:_HEAD_LIMIT])
     if insert and insert["format"].upper() != b"VALUES":
         head, name = insert["head"].strip(), insert["format"].decode()
-        return Statement(head, joined[insert.end() :], name, database, settings, parameters)
+        return Statement(head, _after(text, data, insert.end()), name, database, settings, parameters)
+    joined = _joined(text, data)
     found = _TRAILING_FORMAT.search(joined)
     output = found[1].decode() if found else default_format
     return Statement(joined, None, output, database, settings, parameters)
+
+
+def _joined(text: bytes, data: bytes) -> bytes:
+    return text + b"\n" + data if text and data else text or data
+
+
+def _after(text: bytes, data: bytes, end: int) -> bytes:
+    """What follows the first `end` bytes of both, joined; a body that is all of it is not copied."""
+    start = end - len(text) - 1
+    return data[start:] if text and data and start >= 0 else _joined(text, data)[end:]
 
 
 def quote(text: str) -> str:

@@ -9,6 +9,7 @@ whether an event's time is true.
 A row on the wire is a protobuf message: the fields of Event under their numbers, then those of `_EXTRA`.
 """
 
+import struct
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -66,8 +67,8 @@ _TYPE_NAMES: Final = {
 _EXTRA: Final = (
     (1001, "js_stream", "string"),
     (1002, "js_subject", "string"),
-    (1003, "js_seq", "uint64"),
-    (1004, "js_time_us", "int64"),
+    (1003, "js_seq", "fixed64"),
+    (1004, "js_time_us", "sfixed64"),
     (1005, "batch", "uint64"),
     (1006, "event", "bytes"),
     (1007, "signature", "string"),
@@ -119,16 +120,40 @@ def _make_extra() -> Any:
 _Extra: Final = _make_extra()
 
 
+def _tag(name: str) -> bytes:
+    """The bytes before a field's value, or before its length."""
+    number, wire = next((number, _WIRE_TYPES[kind]) for number, one, kind in _EXTRA if one == name)
+    return varint(number << 3 | wire)
+
+
+_WIRE_TYPES: Final = {"fixed64": 1, "sfixed64": 1, "bytes": 2}
+_NUMBERS: Final = struct.Struct("<2sQ2sq2s")
+
+
 def row(message: Stored, house: House, batch: int, *, repeated: bool = False) -> bytes:
     """Return the row of `message`, length-prefixed; `batch` is the first sequence of its insert.
 
     `repeated`: the store has this very event already; the row then only keeps its place in the sequence.
     """
+    return b"".join(row_parts(message, house, batch, repeated=repeated))
+
+
+def row_parts(message: Stored, house: House, batch: int, *, repeated: bool = False) -> tuple[bytes, ...]:
+    """Return the row of `message` in parts, so that a batch is put together once."""
     fields, signature = _fields(message, house, repeated=repeated)
     body = fields if isinstance(fields, bytes) else fields.SerializeToString(deterministic=True)
-    extra = _Extra(js_seq=message.seq, js_time_us=message.time_us, event=message.data, signature=signature)
-    whole: bytes = body + _place(message.stream, message.subject, batch) + extra.SerializeToString()
-    return varint(len(whole)) + whole
+    place = _place(message.stream, message.subject, batch)
+    numbers = _NUMBERS.pack(_SEQ_TAG, message.seq, _TIME_TAG, message.time_us, _EVENT_TAG)
+    size = varint(len(message.data))
+    signed = _signed(signature) if signature else b""
+    whole = len(body) + len(place) + len(numbers) + len(size) + len(message.data) + len(signed)
+    return varint(whole), body, place, numbers, size, message.data, signed
+
+
+@lru_cache(maxsize=64)
+def _signed(signature: str) -> bytes:
+    found: bytes = _Extra(signature=signature).SerializeToString()
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -210,20 +235,26 @@ def _read_event(message: Stored, process: str, name: str, house: House) -> bytes
 
 
 def _problem(event: Event, process: str, name: str, house: House) -> Unreadable | None:
+    kind, source, environment = event.kind, event.source, event.environment
+    owner = _OWNER_OF_KIND.get(kind)
     if event.version != EVENT_VERSION:
         return Unreadable("VERSION_UNKNOWN", str(event.version))
-    owner = _OWNER_OF_KIND.get(event.kind)
     if owner is None:
-        return Unreadable("KIND_UNKNOWN", event.kind)
-    if event.environment not in {"", house.environment}:
-        return Unreadable("ENVIRONMENT_MISMATCH", event.environment)
-    if event.source not in house.sources(process, name):
-        return Unreadable("SOURCE_MISMATCH", f"`{event.source}` under {process} {name}")
+        return Unreadable("KIND_UNKNOWN", kind)
+    if environment and environment != house.environment:
+        return Unreadable("ENVIRONMENT_MISMATCH", environment)
+    if source not in house.sources(process, name):
+        return Unreadable("SOURCE_MISMATCH", f"`{source}` under {process} {name}")
     if owner is not _ANYBODY and process not in owner:
-        return Unreadable("KIND_FORBIDDEN", f"`{event.kind}` from a {process}")
-    if not is_hex32(event.event_id) or not is_hex32(event.stream) or event.seq == 0:
+        return Unreadable("KIND_FORBIDDEN", f"`{kind}` from a {process}")
+    if not is_hex32(event.event_id) or not _is_run(event.stream) or event.seq == 0:
         return Unreadable("MALFORMED", "event id, stream or sequence")
     return None
+
+
+@lru_cache(maxsize=1024)
+def _is_run(stream: str) -> bool:
+    return is_hex32(stream)
 
 
 def insert_settings(token: str) -> Mapping[str, str]:
@@ -234,6 +265,7 @@ def insert_settings(token: str) -> Mapping[str, str]:
         "format_schema_message_name": "Row",
         # A batch that is dropped here must not reach `call_states`: the one that was kept did.
         "deduplicate_blocks_in_dependent_materialized_views": "0",
+        "optimize_on_insert": "0",  # states of one decision are put together by merges, not by each insert
         **one_block(token),
     }
 
@@ -257,9 +289,20 @@ def _printable(text: str) -> str:
 
 def varint(number: int) -> bytes:
     """Return a number as protobuf and RowBinary write lengths: seven bits a byte, the low ones first."""
+    if number < len(_VARINTS):
+        return _VARINTS[number]
+    return _varint(number)
+
+
+def _varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
     return bytes(out)
+
+
+_VARINTS: Final = tuple(_varint(number) for number in range(1 << 13))
+"""Lengths of ordinary events and their rows."""
+_SEQ_TAG, _TIME_TAG, _EVENT_TAG = _tag("js_seq"), _tag("js_time_us"), _tag("event")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from audit.store.row import COLUMNS, insert_settings, one_block, row, varint
+from audit.store.row import COLUMNS, insert_settings, one_block, row_parts, varint
 from audit.store.stored import House, Stored
 from licet.sealed import payload_ref
 
@@ -37,7 +37,10 @@ def sheet_of(stream: str) -> Sheet:
 def encode(messages: Sequence[Stored], house: House, repeated: frozenset[int] = frozenset()) -> bytes:
     """Return the rows of one batch of events; the same messages give the same bytes."""
     first = messages[0].seq
-    return b"".join(row(message, house, first, repeated=message.seq in repeated) for message in messages)
+    parts: list[bytes] = []
+    for message in messages:
+        parts += row_parts(message, house, first, repeated=message.seq in repeated)
+    return b"".join(parts)
 
 
 def encode_payloads(

@@ -19,18 +19,19 @@ from licet.streams import StoreUnavailable
 from licet.streams.api import SOURCE_HEADER, call
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
+
+    from licet.streams import Connection
 
 MAX_BYTES: Final = 16 << 20
 """Bytes of one read; a batch of ordinary events is far below."""
 WAIT_S: Final = 1.0
 """How long a read at the stream's end waits for a message."""
 GRACE_S: Final = 3.0
-"""Past its time, an answer counts as lost."""
+"""An answer of which nothing came for so long past its time counts as lost."""
 INACTIVE_NS: Final = 30_000_000_000
-PENDING_BYTES: Final = 64 << 20
+_SOURCE: Final = f"\r\n{SOURCE_HEADER}:".encode()
 _ACK_TOKENS: Final = 9
 """`$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`; newer servers put
 two tokens before the stream."""
@@ -39,7 +40,7 @@ two tokens before the stream."""
 class Tail:
     """One cursor on one stream."""
 
-    def __init__(self, nc: "Client", stream: str) -> None:
+    def __init__(self, nc: "Connection", stream: str) -> None:
         self._nc = nc
         self._stream = stream
         self._consumer = ""
@@ -83,6 +84,8 @@ class Tail:
     async def close(self) -> None:
         """Drop the cursor; the server forgets it by itself."""
         subscription, self._subscription, self._consumer = self._subscription, None, ""
+        if subscription is not None:
+            self._nc.leave(subscription)
         if subscription is not None and not self._nc.is_closed:
             try:
                 await subscription.unsubscribe()
@@ -92,9 +95,8 @@ class Tail:
     async def _open(self, first: int) -> None:
         await self.close()
         self._inbox = self._nc.new_inbox()
-        self._subscription = await self._nc.subscribe(
-            self._inbox, cb=self._take, pending_bytes_limit=PENDING_BYTES
-        )
+        self._subscription = await self._nc.subscribe(self._inbox, cb=_unheard)
+        self._nc.take_whole(self._subscription, self._take)
         name = f"tail-{secrets.token_hex(8)}"
         config = {
             "name": name,
@@ -117,17 +119,30 @@ class Tail:
         limits += f',"expires":{int(wait_s * 1e9)}}}' if wait_s else ',"no_wait":true}'
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
         await self._nc.publish(subject, limits.encode(), reply=self._inbox)
-        async with asyncio.timeout(wait_s + GRACE_S):  # wait_for of 3.11 may swallow a cancel (bpo-37658)
-            await self._done.wait()
+        await self._all(wait_s + GRACE_S)
         if self._lost:
             raise StoreUnavailable(f"the cursor on `{self._stream}` was lost")
         return self._messages
 
-    async def _take(self, message: "Msg") -> None:
-        tokens = message.reply.split(".")
-        if len(tokens) < _ACK_TOKENS or tokens[1] != "ACK":
-            status = (message.headers or {}).get("Status", "")
-            self._lost = status not in {"404", "408", "409"} or self._is_gone(message)
+    async def _all(self, grace_s: float) -> None:
+        """Wait for the end of an answer; TimeoutError when nothing more of it comes for `grace_s` seconds.
+
+        The time runs anew with each message: a slow machine may take long for a batch, and must get it.
+        """
+        while not self._done.is_set():
+            before = self._delivered
+            try:
+                async with asyncio.timeout(grace_s):  # wait_for of 3.11 may swallow a cancel (bpo-37658)
+                    await self._done.wait()
+            except TimeoutError:
+                if self._delivered == before:
+                    raise
+
+    def _take(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        tokens = reply.split(b".")
+        if len(tokens) < _ACK_TOKENS or tokens[1] != b"ACK":
+            status, _, description = headers.partition(b"\r\n")[0].partition(b" ")[2].partition(b" ")
+            self._lost = status not in {b"404", b"408", b"409"} or b"consumer deleted" in description.lower()
             self._done.set()
             return
         shift = 0 if len(tokens) == _ACK_TOKENS else 2
@@ -136,23 +151,25 @@ class Tail:
             self._lost = True  # a delivery did not arrive: start again where we stand
             self._done.set()
             return
-        origin = (message.headers or {}).get(SOURCE_HEADER, "").split(" ")
         self._messages.append(
             Stored(
-                stream=self._stream,
-                subject=message.subject,
-                seq=int(tokens[5 + shift]),
-                time_us=int(tokens[7 + shift]) // 1000,
-                data=bytes(message.data),
-                origin_seq=int(origin[1])
-                if len(origin) > 1 and origin[1].isascii() and origin[1].isdigit()
-                else 0,
+                self._stream,
+                subject.decode("utf-8", "surrogateescape"),
+                int(tokens[5 + shift]),
+                int(tokens[7 + shift]) // 1000,
+                data,
+                _origin(headers) if headers else 0,
             )
         )
         if len(self._messages) >= self._wanted:
             self._done.set()
 
-    @staticmethod
-    def _is_gone(message: "Msg") -> bool:
-        """Whether a 409 says that the consumer is no more; the others only end a request."""
-        return "consumer deleted" in (message.headers or {}).get("Description", "").lower()
+
+async def _unheard(_: "Msg") -> None:
+    """What nats-py wants for a subscription; messages take the short way."""
+
+
+def _origin(headers: bytes) -> int:
+    """Return which sequence of the spend stream a message of the log copies; 0 if it says none."""
+    words = headers.partition(_SOURCE)[2].partition(b"\r\n")[0].split()
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0

@@ -92,6 +92,7 @@ class Connection(Client):
         self.reconnected_at_ms = 0
         """When the connection last came back, Unix ms; 0 while it has never been lost."""
         self._takers: dict[int, Callable[[bytes, bytes], None]] = {}
+        self._whole: dict[int, Callable[[bytes, bytes, bytes, bytes], None]] = {}
 
     async def post(self, subject: str, reply: str, body: bytes, msg_id: str) -> None:
         """Publish as `publish` does, with `Nats-Msg-Id` as the one header.
@@ -120,15 +121,31 @@ class Connection(Client):
         """
         self._takers[subscription._id] = taker  # noqa: SLF001 - nats-py names it to nobody else
 
+    def take_whole(
+        self, subscription: "Subscription", taker: "Callable[[bytes, bytes, bytes, bytes], None]"
+    ) -> None:
+        """Hand subject, reply, data and header block of each message to `taker`, as soon as it is read.
+
+        Nothing goes to the subscription's own callback. What `taker` raises, listeners hear.
+        """
+        self._whole[subscription._id] = taker  # noqa: SLF001 - as above
+
+    def leave(self, subscription: "Subscription") -> None:
+        """End what `take_whole` began: what still comes is dropped with the subscription."""
+        self._whole.pop(subscription._id, None)  # noqa: SLF001 - as above
+
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        taker = self._takers.get(sid)
-        if taker is None or headers:
+        taker, whole = self._takers.get(sid), self._whole.get(sid)
+        if whole is None and (taker is None or headers):
             await super()._process_msg(sid, subject, reply, data, headers)
             return
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
         try:
-            taker(subject, data)
+            if whole is not None:
+                whole(subject, reply, data, headers or b"")
+            elif taker is not None:
+                taker(subject, data)
         except Exception as error:  # noqa: BLE001 - it must not end the reading of this connection
             await self.on_error(error)
 

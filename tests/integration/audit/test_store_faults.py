@@ -44,7 +44,7 @@ async def test_front_killed_again_and_again_under_load(
     total = kills * each
     await house.until(house.stored(total), 90)
     house.assert_exact(total)
-    await house.until(lambda: house.store.value("SELECT count() FROM calls") == total, 5)
+    await house.until(lambda: house.store.value("SELECT count() FROM calls") == total)
     assert house.store.value("SELECT sum(events) FROM hours") == total
 
 
@@ -106,7 +106,7 @@ async def test_merges_that_stand_still_change_no_total(house: Any, event: Any) -
     await house.publish([event(n) for n in range(1, 1001)])
     await house.until(house.stored(1000), 60)
     house.assert_exact(1000)
-    await house.until(lambda: house.store.value("SELECT count() FROM calls") == 1000, 5)
+    await house.until(lambda: house.store.value("SELECT count() FROM calls") == 1000)
     assert house.store.value("SELECT sum(events) FROM hours") == 1000
 
 

@@ -1,0 +1,41 @@
+-- `call_states` takes one row an event, and its merges and the view make one of them. Before, each insert grouped its rows,
+-- though most have a decision of their own: that was two fifths of what it costs to store an event.
+ALTER TABLE calls_from_events ${on_cluster} MODIFY QUERY
+SELECT
+    decision_id,
+    toDate(js_time) AS day,
+    if(decided, time_us, 0) AS time_us,
+    toString(events.environment) AS environment,
+    if(decided, toString(events.tenant), '') AS tenant,
+    if(decided, events.principal, '') AS principal,
+    if(decided, toString(events.caller), '') AS caller,
+    if(decided, toString(events.agent), '') AS agent,
+    if(decided, events.task_id, '') AS task_id,
+    if(decided, events.call_id, '') AS call_id,
+    if(decided, events.round, 0) AS round,
+    if(decided, toString(events.tool), '') AS tool,
+    if(decided, toString(events.method), '') AS method,
+    if(decided, toString(events.operation), '') AS operation,
+    if(decided, events.tier, 0) AS tier,
+    if(decided, events.resource, '') AS resource,
+    if(decided, toString(events.decision), '') AS decision,
+    if(decided, toString(events.reason), '') AS reason,
+    if(decided, CAST(events.rule_ids, 'Array(String)'), []) AS rule_ids,
+    if(decided, events.bundle_version, 0) AS bundle_version,
+    initializeAggregation('argMaxState', events.amount_minor, toUInt8(decided)) AS amount,
+    if(decided, toString(events.currency), '') AS currency,
+    if(decided, events.summary, '') AS summary,
+    if(decided, events.trace_id, '') AS trace_id,
+    if(decided, events.spend_id, '') AS step,
+    if(startsWith(kind, 'door.'),
+        [(arrayElement(splitByString('/sidecar/', toString(source)), -1),
+            if(kind = 'door.passed', 'passed', toString(events.reason)))], []) AS doors,
+    if(startsWith(kind, 'spend.') AND signature = 'valid',
+        [(toString(events.tool), events.round, toString(events.outcome))], []) AS spends,
+    if(kind = 'ledger.changed',
+        [(toString(events.tool), change_id, entry, toString(account), amount_minor, toString(events.currency))], [])
+        AS moved,
+    if(startsWith(kind, 'finding.'), (events.time_us, js_seq, toString(events.finding)),
+        (toInt64(0), toUInt64(0), '')) AS found
+FROM (SELECT *, startsWith(kind, 'decision.') AND endsWith(source, '/decider') AS decided FROM events) AS events
+WHERE decision_id != '' AND kind != 'quarantined';
