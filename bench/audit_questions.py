@@ -22,6 +22,7 @@ PART_ROWS: Final = 1_000_000
 START: Final = "2026-10-01 00:00:00"
 AT: Final = "2026-10-15 12:00:00"
 SINCE: Final = "2026-10-30 00:00:00"
+MONTH_US: Final = 30 * 86_400_000_000
 WARM: Final = 5
 
 ROWS: Final = """
@@ -30,7 +31,7 @@ environment, tenant, principal, caller, agent, task_id, call_id, decision_id, sp
 operation, tier, resource, call_digest, bundle_version, rule_ids, amount_minor, currency, approvals, trace_id,
 span_id, summary, outcome, finding, js_stream, js_subject, js_seq, js_time_us, batch) WITH intDiv(number, 6)
 AS step, number % 6 AS part, cityHash64(step) AS h, h % 20 = 0 AS denied, h % 500 = 7 AS held, h % 50000 = 7
-AS open, toUnixTimestamp64Micro(toDateTime64('{start}', 6, 'UTC')) + intDiv(number * 2592000000000, {total})
+AS open, toUnixTimestamp64Micro(toDateTime64('{start}', 6, 'UTC')) + number * {apart}
 AS at, ['decision', 'door.passed', 'spend.reserved', 'spend.outcome', 'ledger.changed', 'finding.raised']
 AS kinds,
 multiIf(held AND part = 0, 'decision.held', held AND part = 1, 'approval.requested', held AND open,
@@ -51,13 +52,14 @@ lower(hex(sipHash128(step, 4))), 1 + intDiv(step * 6 * 10, {total}), ['refund-bo
 lower(hex(sipHash128(step, 3))), lower(hex(h)), 'Refund 50.00 USD', if(kind = 'spend.outcome', 'EXECUTED',
 ''), if(kind = 'finding.raised', if(h % 5000 = 0, 'DENIED_BUT_BYPASSED', 'ALLOWED_EXECUTED'), ''),
 'LICET_AUDIT_prod', 'licet.audit.prod.decider.main', number + 1, at, number - number % 20000 + 1
-FROM numbers({first}, {rows}) SETTINGS max_partitions_per_insert_block = 0, max_insert_block_size = 1000000
+FROM numbers({first}, {rows}) SETTINGS max_partitions_per_insert_block = 0, max_insert_block_size = 1000000,
+optimize_on_insert = 0
 """
 """Six rows a step. Of a thousand steps two are held and approved; of fifty thousand, one waits still."""
 SPANS: Final = """
 INSERT INTO otel_traces (Timestamp, TraceId, SpanId, ParentSpanId, SpanName, SpanKind, ServiceName,
 SpanAttributes, Duration, StatusCode) WITH intDiv(number, 6) AS step, number % 6 AS part,
-toUnixTimestamp64Micro(toDateTime64('{start}', 6, 'UTC')) + intDiv(number * 2592000000000, {total}) AS at
+toUnixTimestamp64Micro(toDateTime64('{start}', 6, 'UTC')) + number * {apart} AS at
 SELECT fromUnixTimestamp64Micro(at, 'UTC'), lower(hex(sipHash128(step, 3))), lower(hex(cityHash64(number))),
 if(part = 0, '', lower(hex(cityHash64(number - 1)))), ['agent.call', 'decide', 'enforce'][part + 1],
 'Server', ['agent', 'decider', 'sidecar'][part + 1], map('licet.decision', 'allow'), 1000000 + part, 'Ok'
@@ -93,7 +95,7 @@ def fill(engine: Engine, have: int, total: int) -> dict[str, float]:
     for first in range(have, total, PART_ROWS):
         rows = min(PART_ROWS, total - first)
         for sql in (ROWS, SPANS):
-            text = sql.format(start=START, total=total, first=first, rows=rows)
+            text = sql.format(start=START, total=total, apart=MONTH_US // total, first=first, rows=rows)
             engine.run(statement(text.encode(), b""))
         print(f"  {first + rows:,} rows after {time.monotonic() - started:.0f} s", flush=True)
     wall, cpu, made = time.monotonic() - started, time.process_time() - busy, total - have
