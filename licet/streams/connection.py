@@ -131,7 +131,7 @@ class Connection(Client):
         self._whole[subscription._id] = taker  # noqa: SLF001 - as above
 
     def leave(self, subscription: "Subscription") -> None:
-        """End what `take_whole` began: what still comes is dropped with the subscription."""
+        """End what `take_whole` began; what still comes goes to the subscription itself."""
         self._whole.pop(subscription._id, None)  # noqa: SLF001 - as above
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:

@@ -1,6 +1,7 @@
 """ClickHouse away, killed under load, and events sent again: totals stay right in tables and views."""
 
 import asyncio
+import os
 import random
 import time
 from pathlib import Path
@@ -14,6 +15,9 @@ from audit.writing.repeats import Repeats
 from licet.streams import subject_audit
 
 KILLS = 2
+MINUTE = 60_000
+HOUR = int(os.environ.get("LICET_SOAK_HOUR", "1000000"))
+"""Events while the store is away: three full batches, and an hour of some 280 a second."""
 AUDIT = "LICET_AUDIT_dev"
 SUBJECT = subject_audit("dev", "decider", "main")
 OWNER = House("dev", "licet.local", None)
@@ -21,12 +25,11 @@ OWNER = House("dev", "licet.local", None)
 
 @pytest.mark.asyncio
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "kills", [KILLS, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3000)])]
-)
 async def test_front_killed_again_and_again_under_load(
-    own_house: Any, event: Any, record_property: Any, kills: int
+    own_house: Any, event: Any, record_property: Any
 ) -> None:
+    """A few times; tests/soak/test_audit_kills.py does it fifty times, with everything else going on."""
+    kills = KILLS
     seed = time.time_ns() % 1_000_000
     record_property("seed", seed)
     chance = random.Random(seed)
@@ -62,6 +65,39 @@ async def test_store_that_was_away_is_caught_up_with(own_house: Any, event: Any)
     await asyncio.to_thread(front.start)
     await house.until(house.stored(8000), 60)
     house.assert_exact(8000)
+
+
+def peak_kb(pid: int) -> int:
+    """The most memory that a process ever had (VmHWM)."""
+    with Path(f"/proc/{pid}/status").open() as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+@pytest.mark.soak
+@pytest.mark.asyncio
+@pytest.mark.timeout(3600)
+async def test_hour_without_a_store_is_caught_up_with_and_takes_no_more_memory_than_a_minute(
+    own_house: Any, event: Any
+) -> None:
+    """The writer runs all the while. What it holds is a batch, however long the stream has grown."""
+    house, front = own_house
+    writer = house.start_writer()
+    await house.publish([event(1)])
+    await house.until(house.stored(1))
+    peaks, first = [], 2
+    for last in (MINUTE, MINUTE + HOUR):
+        await asyncio.to_thread(front.kill)
+        while first <= last:
+            part = range(first, min(first + 20_000, last + 1))
+            await house.publish([event(number, detail="x" * 300) for number in part])
+            first = part[-1] + 1
+        assert writer.poll() is None, house.log()[-2000:]
+        await asyncio.to_thread(front.start)
+        await house.until(house.stored(last), 1800)
+        peaks.append(peak_kb(writer.pid))
+    house.assert_exact(MINUTE + HOUR)
+    print(f"peaks after a minute and after an hour: {peaks} kB")  # noqa: T201 - the run's record
+    assert peaks[1] < peaks[0] * 1.25
 
 
 @pytest.mark.asyncio

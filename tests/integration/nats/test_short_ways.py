@@ -98,3 +98,26 @@ async def test_what_has_headers_goes_to_the_subscription_itself(nats: NatsWorld)
     await connection.flush()
     await decider.publish(beacons, b"", headers={"Status": "x"})
     assert await asyncio.wait_for(came.get(), 30) == {"Status": "x"}
+
+
+async def test_a_whole_message_is_taken_with_its_headers_until_the_taker_leaves(nats: NatsWorld) -> None:
+    connection, decider = await connection_of(nats), await nats.connect(DECIDER)
+    came: asyncio.Queue[tuple[bytes, ...]] = asyncio.Queue()
+    after: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def slow(message: object) -> None:
+        after.put_nowait(getattr(message, "data", b""))
+
+    beacons = subject_beacon(ENVIRONMENT)
+    subscription = await connection.subscribe(beacons, cb=slow)
+    connection.take_whole(subscription, lambda *message: came.put_nowait(message))
+    await connection.flush()
+    await decider.publish(beacons, b"one", headers={"Status": "x"})
+    await decider.publish(beacons, b"two")
+    subject = beacons.encode()
+    assert await asyncio.wait_for(came.get(), 30) == (subject, b"", b"one", b"NATS/1.0\r\nStatus: x\r\n\r\n")
+    assert await asyncio.wait_for(came.get(), 30) == (subject, b"", b"two", b"")
+    connection.leave(subscription)
+    await decider.publish(beacons, b"three")
+    assert await asyncio.wait_for(after.get(), 30) == b"three"
+    assert came.empty()
