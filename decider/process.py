@@ -191,8 +191,7 @@ class DeciderProcess:
         traces, counts = self._open_tracing(), self._open_metrics(holds, configuration)
         limits = await self._exits.enter_async_context(self._limits(nc, configuration, house, counts))
         tasks = TaskStore(self._publisher, settings.environment, self._task_key())
-        webhooks = [Webhook(hook) for hook in read_hooks(settings.webhooks_file)]
-        announcer = Announcer(nc, settings.environment, webhooks)
+        announcer = Announcer(nc, settings.environment, [*map(Webhook, read_hooks(settings.webhooks_file))])
         parts = self._parts(
             nc, configuration, house, reader, holds, limits=limits, tasks=tasks, announcer=announcer
         )

@@ -58,7 +58,8 @@ What it costs: `python -m bench tracing` (CPU and latency of a call with telemet
 `python -m bench black_hole` (latency while a collector takes everything and never answers).
 
 [ops/alerts.yaml](../ops/alerts.yaml) has alert rules, [ops/dashboards](../ops/dashboards) three Grafana
-dashboards: operations (Prometheus), security and audit (ClickHouse); the last has a panel for each question of `licet audit ask`.
+dashboards: operations (Prometheus), security and audit (ClickHouse); the last has a panel for each question
+of `licet audit ask`.
 """
 
 
