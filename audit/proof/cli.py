@@ -47,6 +47,11 @@ NatsAuthority = Annotated[
     Path | None, typer.Option(envvar="LICET_NATS_CA_FILE", help="Whom its certificate comes from.")
 ]
 
+Compared = Annotated[str, typer.Option(envvar="LICET_NATS_URL", help="Compare with what JetStream still holds.")]
+Patience = Annotated[
+    float, typer.Option(min=0, help="Seconds to wait for a JetStream that is away, since it last answered.")
+]
+
 
 def verify(
     *,
@@ -57,18 +62,13 @@ def verify(
     root_key: RootKey = None,
     environment: EnvironmentName = "dev",
     trust_domain: TrustDomain = "licet.local",
-    nats: Annotated[
-        str, typer.Option(envvar="LICET_NATS_URL", help="Compare with what JetStream still holds.")
-    ] = "",
+    nats: Compared = "",
     nats_user: Annotated[str, typer.Option(envvar="LICET_NATS_USER", help="Such as audit-writer.")] = "",
     nats_password_file: Annotated[
         Path | None, typer.Option(envvar="LICET_NATS_PASSWORD_FILE", help="File with its password.")
     ] = None,
     nats_ca_file: NatsAuthority = None,
-    patience: Annotated[
-        float,
-        typer.Option(min=0, help="Seconds to wait for a JetStream that is away, since it last answered."),
-    ] = 60,
+    patience: Patience = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove that the audit is what its sources wrote, or name what is not.
