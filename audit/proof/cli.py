@@ -47,7 +47,7 @@ NatsAuthority = Annotated[
     Path | None, typer.Option(envvar="LICET_NATS_CA_FILE", help="Whom its certificate comes from.")
 ]
 
-Compared = Annotated[str, typer.Option(envvar="LICET_NATS_URL", help="Compare with what JetStream still holds.")]
+Compared = Annotated[str, typer.Option(envvar="LICET_NATS_URL", help="Compare with what JetStream holds.")]
 Patience = Annotated[
     float, typer.Option(min=0, help="Seconds to wait for a JetStream that is away, since it last answered.")
 ]
