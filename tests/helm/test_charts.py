@@ -286,9 +286,13 @@ def test_required_settings_are_all_given(helm: Helm) -> None:
 
 # What no chart sets, and why not.
 TESTS_ONLY = "a file that tells tests which free port was chosen; a chart says the port"
-DEVELOPMENT = "identities that nothing proves: never in a cluster"
+DEVELOPMENT = "identities that nothing proves, and what asks for them: never in a cluster"
 NOT_SET: dict[str, dict[str, str]] = {
-    "decider": {"LICET_DEV_IDENTITY": DEVELOPMENT},
+    "decider": {
+        "LICET_DEV_IDENTITY": DEVELOPMENT,
+        "LICET_TASKS_BEGIN_ANEW": DEVELOPMENT,
+        "LICET_SERVER": "the other server is young (ADR 0181)",
+    },
     "sidecar": {
         "LICET_DEV_IDENTITY": DEVELOPMENT,
         "LICET_PORT_FILE": TESTS_ONLY,
