@@ -144,6 +144,8 @@ class DeciderProcess:
     async def _begin(self) -> None:
         """Read what lies on this machine, and listen."""
         settings = self._settings
+        if settings.port_file is not None:
+            settings.port_file.unlink(missing_ok=True)  # of the process before: a probe would call us ready
         self._root, self._floor = read_public(settings.root_key_file), Floor(settings.spool_dir)
         self._quota = Quota(settings.quota_per_second, settings.quota_burst)
         self._exits.push_async_callback(self._disconnect)

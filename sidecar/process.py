@@ -79,8 +79,11 @@ class Sidecar:
         """Set when it is time to stop: by whoever started it, or by itself when it is broken."""
 
     async def start(self) -> None:
-        """Connect, open the spool, hear of the first beacon or keep asking, then listen."""
+        """Connect, open the spool, hear of the first beacon or keep asking, then listen. Raises OSError."""
         settings = self._settings
+        for stale in (settings.port_file, settings.health_port_file):
+            if stale is not None:
+                stale.unlink(missing_ok=True)  # of the process before: it names a port that is not ours yet
         env, tool, domain = settings.environment, settings.tool, settings.trust_domain
         self._audience = audience_of(domain, env, tool)
         self._source = sidecar_id(domain, env, tool)

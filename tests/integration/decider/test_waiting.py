@@ -1,6 +1,7 @@
 """A decider that cannot decide yet stays, permits nothing, says whom to ask, and goes on by itself."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -98,6 +99,27 @@ async def test_decider_started_while_nats_is_away_permits_nothing_and_goes_on_wh
         kinds = [event.kind for event in await house.decisions()]
         assert kinds[0] == "decision.failed", "what was asked while it waited is on record"
         assert kinds[-1] == "decision.allowed"
+    finally:
+        await house.close()
+
+
+async def test_port_file_of_the_process_before_does_not_call_a_waiting_decider_ready(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """The chart's readiness is this file, and /tmp outlives a container that restarts in its pod."""
+    port_file = tmp_path / "decides"
+    port_file.write_text("8443\n")
+    await prepare(ground)
+    await ground.activate()
+    ground.nats.stop()
+    house = await begin(ground, port_file=port_file)
+    try:
+        assert await health(house) == NOT_SERVING
+        assert not port_file.exists()
+        ground.nats.start()
+        assert (await decided(house)).decision == DECISION_TYPE_ALLOW
+        await house.process.opened()
+        assert port_file.read_text() == f"{house.process.port}\n"
     finally:
         await house.close()
 

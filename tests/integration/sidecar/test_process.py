@@ -254,6 +254,26 @@ async def test_a_door_that_opens_while_nats_is_away_lets_reads_through_and_finds
     await passes(rig, permit, order=order, sidecar=sidecar)
 
 
+@pytest.mark.parametrize("name", ["port_file", "health_port_file"])
+async def test_port_file_of_the_process_before_is_gone_until_the_door_listens(
+    rig: Rig, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / name
+    file.write_text("8443\n")
+    taken = Sidecar(rig.settings(**{name: file}, metrics_listen="192.0.2.1:1"))  # an address of nobody here
+    with pytest.raises(OSError, match=r"192\.0\.2\.1|assign"):
+        await taken.start()
+    assert not file.exists()
+    file.write_text("8443\n")
+    sidecar = Sidecar(rig.settings(**{name: file}))
+    await sidecar.start()
+    try:
+        listening = {"port_file": sidecar.port, "health_port_file": sidecar.health_port}
+        assert file.read_text() == f"{listening[name]}\n"
+    finally:
+        assert await sidecar.stop() == 0
+
+
 async def test_workers_share_one_port_and_one_that_is_killed_comes_back(rig: Rig) -> None:
     served = await Served.start(rig, workers=2)
     workers = await asyncio.to_thread(children, served.process.pid)
