@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from os import environ
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -81,7 +82,7 @@ def migrate(
     from audit.store.migrate import Layout, MigrationError, migrate, shipped
 
     if print_only:
-        layout = Layout(cluster or "")
+        layout = Layout(environ.get("LICET_CLICKHOUSE_CLUSTER", "") if cluster is None else cluster)
         for migration in shipped():
             typer.echo(f"-- {migration.number:04d} {migration.name}\n{layout.render(migration.text)}")
         typer.echo("-- the questions, as views")
