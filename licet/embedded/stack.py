@@ -10,7 +10,6 @@ Not for production: every key lies in one directory.
 """
 
 import asyncio
-import fcntl
 import json
 import os
 import sys
@@ -26,6 +25,7 @@ from licet.embedded.layout import DataLayout
 from licet.embedded.nats_accounts import SETUP
 from licet.embedded.nats_server import NatsCluster, NatsServer, NatsServerError
 from licet.embedded.otlp_receiver import OtlpReceiver
+from licet.embedded.own_directory import take_directory
 from licet.embedded.ports import keep_ports
 from licet.embedded.process import Process, StartError, accepts_tcp, answers_http, run_together, stop_together
 from licet.embedded.project import Project, ToolCommand
@@ -88,8 +88,7 @@ class Stack:
         self._traces: TraceStore | None = None
         tools = [tool.name for tool in project.tools]
         _check_socket_paths(self.layout, tools)
-        self.layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = _lock(self.layout)
+        self._lock = take_directory(self.layout)
         sidecars = [f"sidecar-{tool}-{replica}" for tool in tools for replica in range(replicas)]
         self._scraped = ("decider", *sidecars, "writer", "reconciler")
         names = ("front", "decider", "otlp", *sidecars, *map(metrics_port, self._scraped))
@@ -373,20 +372,6 @@ def _nats(directory: Path, environment: str, tools: list[str], servers: int) -> 
     if servers == 1:
         return NatsServer(directory, environment=environment, tools=tools)
     return NatsCluster(directory, environment=environment, tools=tools, size=servers)
-
-
-def _lock(layout: DataLayout) -> int:
-    """Take the data directory for this process alone; the kernel gives it free when the process ends."""
-    descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StartError(
-            f"`{layout.root}` is in use by another `licet up`: stop that one, or name another directory "
-            "with --data"
-        ) from None
-    return descriptor
 
 
 def _check_socket_paths(layout: DataLayout, tools: list[str]) -> None:
