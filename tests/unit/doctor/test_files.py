@@ -217,6 +217,16 @@ def test_a_spool_on_a_volume_that_is_not_mounted_is_named(tmp_path: Path) -> Non
     assert check_spool(told(spool_dir=tmp_path / "away" / "spool")).state is State.PROBLEM
 
 
+def test_a_spool_on_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is moved past what this disk has, since no test may fill it."""
+    free = shutil.disk_usage(tmp_path).free
+    monkeypatch.setattr("licet.doctor.files.LEAST_FREE_BYTES", free * 2)
+    found = check_spool(told(spool_dir=tmp_path))
+    assert (found.state, "MiB left" in found.says) == (State.PROBLEM, True)
+    monkeypatch.setattr("licet.doctor.files.LEAST_FREE_BYTES", 0)
+    assert check_spool(told(spool_dir=tmp_path)).state is State.OK
+
+
 # --- beacon and clock ---
 
 
