@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -29,6 +28,7 @@ from tests.conformance.test_otel_names import KINDS, check_all, read_listed
 from tests.worlds.panels import DASHBOARDS, Panel, panels
 from tests.worlds.queries import series
 from tests.worlds.scrape import samples, text, total
+from tests.worlds.stored_files import files_with
 
 pytestmark = [pytest.mark.xdist_group("house"), pytest.mark.timeout(180)]
 
@@ -140,15 +140,6 @@ def stored(house: House, step: Step) -> tuple[StoredSpan, ...]:
     return house.stack.traces.trace(step.trace_id)
 
 
-def holding(root: Path, wanted: tuple[bytes, ...]) -> list[str]:
-    """Return the files under `root` that have one of `wanted` in them."""
-    return [
-        str(path.relative_to(root))
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and any(one in path.read_bytes() for one in wanted)
-    ]
-
-
 def rows(house: House) -> dict[str, bytes]:
     """Return every row of every table of the store, as bytes."""
     names = [row[0] for row in house.store.query("SELECT name FROM system.tables WHERE database = 'default'"
@@ -165,11 +156,12 @@ def test_a_secret_in_arguments_is_in_no_reply(told: dict[str, Step]) -> None:
 def test_a_secret_in_arguments_is_in_no_span_log_stream_or_spool(house: House, told: dict[str, Step]) -> None:
     data = house.stack.layout.root
     known = (told["executed"].call_id.encode(), told["executed"].trace_id.encode())
-    seen = {name.partition("/")[0] for name in holding(data, known)}
+    seen = {path.relative_to(data).parts[0] for path in files_with(data, *known)}
     assert {"nats", "spool"} <= seen, "the search finds what is there"
     assert any(name.startswith("traces.db") for name in seen)
     told_it = str(house.ledger.relative_to(data))
-    leaked = [name for name in holding(data, spellings(CANARY)) if not name.startswith(told_it)]
+    found = (str(path.relative_to(data)) for path in files_with(data, *spellings(CANARY)))
+    leaked = [name for name in found if not name.startswith(told_it)]
     assert leaked == [], "but for the tool's own book"
 
 
