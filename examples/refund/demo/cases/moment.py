@@ -21,9 +21,9 @@ from examples.refund.demo.house import SHORT_TASK
 from examples.refund.demo.play import Play, refund, together
 from examples.refund.demo.wire import Asked, Step
 
-TASK_S = (4.0, 8.0, 16.0)
+TASK_S = (5.0, 10.0, 20.0)
 """How long the short task lasts: decider restart and permit life; more where a restart takes long."""
-LIFE_S = 2.0
+LIFE_S = 3.0
 """Most that is left when a permit is asked for: the tool waits 5 s for its ledger's lock."""
 HAND_OVER_S = 0.3
 """What a beacon needs from the sidecar to the guard."""
