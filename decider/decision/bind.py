@@ -2,8 +2,11 @@
 
 A permit is bound by ceilings where the catalog allows it for the method and every rule that allowed the call
 has some: then all of them hold at once, and each value that none of them speaks of is bound to what was
-asked. The call that was asked must be within them, and the door's own check says whether it is. Obligations
-of all allowing rules are united; one that neither door nor tool can do denies, as it would at the door.
+asked. The call that was asked must be within them, and the door's own check says whether it is. Where
+somebody else than the rules has judged the arguments (people, the task's contract, a link of its delegation),
+those are what was judged, and the permit is for them alone: ceilings are the rules' and widen nobody's word.
+Obligations of all allowing rules are united; one that neither door nor tool can do denies, as it would at the
+door.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,15 +23,18 @@ from licet.v1.statement_pb2 import Scalar
 Path = tuple[str, ...]
 
 
-def bind(decision: Decision, envelope: Envelope, terms: Terms) -> Refusal | None:
-    """Bind an ALLOW to the terms of its rules; why it cannot be, else."""
+def bind(decision: Decision, envelope: Envelope, terms: Terms, *, approved: bool = False) -> Refusal | None:
+    """Bind an ALLOW to the terms of its rules; why it cannot be, else.
+
+    `approved`: people lifted a hold of this very call.
+    """
     refusal = _oblige(decision, envelope, terms)
     if refusal is not None:
         return refusal
     method = envelope.method
     found = [terms.ceilings.get((rule_id, method.path)) for rule_id in decision.rule_ids]
     exact = decision.decision != DecisionType.DECISION_TYPE_ALLOW or not method.ceilings
-    if exact or not found or None in found:
+    if exact or not found or None in found or approved or _judged_by_others(envelope):
         return None
     listed = [constraint for constraints in found if constraints is not None for constraint in constraints]
     spoken = frozenset(tuple(constraint.path) for constraint in listed)
@@ -38,6 +44,14 @@ def bind(decision: Decision, envelope: Envelope, terms: Terms) -> Refusal | None
         decision.ceilings.extend(listed)
         decision.ClearField("call_digest")
     return outside
+
+
+def _judged_by_others(envelope: Envelope) -> bool:
+    """Tell whether contract or delegation say something of the arguments, which no ceiling repeats."""
+    contract, method = envelope.task.contract, envelope.method
+    if contract is not None and (contract.addresses is not None or contract.values.get(method.operation)):
+        return True
+    return any(link.constraints.get(method.path) for link in envelope.links)
 
 
 def _oblige(decision: Decision, envelope: Envelope, terms: Terms) -> Refusal | None:

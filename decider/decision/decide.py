@@ -111,7 +111,7 @@ def _by_rules(
     if until_ms is not None:
         decision.not_after_ms = min(decision.not_after_ms, until_ms)
         return Verdict(decision)
-    unbound = bind(decision, envelope, in_force.bundle.terms)
+    unbound = bind(decision, envelope, in_force.bundle.terms, approved=bool(evaluation.lifted))
     if unbound is not None:
         kind = DecisionType.DECISION_TYPE_DENY
         denial = decision_of(envelope, in_force, moment, kind, evaluation.rule_ids)
@@ -148,9 +148,12 @@ def resume(
 def overbooked(
     envelope: Envelope, permitted: Verdict, stop: Stop, in_force: InForce, moment: Moment
 ) -> Verdict:
-    """Return the denial of a call that a limit stopped at the last moment; in stage shadow it goes on."""
+    """Return the denial of a call that a limit stopped at the last moment; in stage shadow it goes on.
+
+    Not so past a delegation that is used up: what somebody handed down is no rule on trial.
+    """
     until_ms = shadowed_until_ms(in_force, envelope, moment)
-    if until_ms is not None:
+    if until_ms is not None and stop.refusal.reason is not Reason.DELEGATION_EXCEEDED:
         _end_by(permitted, until_ms)
         return replace(permitted, shadow="deny")
     return _stopped(envelope, stop, in_force, moment)
@@ -174,6 +177,8 @@ def narrow_verdict(
     decision.rule_ids.extend(rule for rule in rule_ids if rule not in decision.rule_ids)
     if decision.decision == DecisionType.DECISION_TYPE_ALLOW:
         decision.decision = DecisionType.DECISION_TYPE_MODIFY
+        decision.ClearField("ceilings")  # they would give back what was just taken away
+        decision.call_digest = effective.call_digest
     elif decision.decision != DecisionType.DECISION_TYPE_HOLD:
         return verdict
     return replace(verdict, effective=effective.arguments.canonical)

@@ -25,7 +25,7 @@ DECISION_VERSION: Final = 1
 LIFE_MS: Final[Mapping[CallClass, int]] = MappingProxyType(
     {CallClass.READ: 300_000, CallClass.WRITE: 60_000, CallClass.PRIVILEGED: 60_000}
 )
-"""How long a permit of each class lives, in ms; a task's end cuts it short."""
+"""How long a permit of each class lives, in ms; the end of its task or of a link cuts it short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,11 @@ def decision_of(
             resource=envelope.resource,
             call_digest=envelope.call_digest,
             rule_ids=rule_ids,
-            not_after_ms=min(moment.now_ms + LIFE_MS[method.call_class], task.not_after_ms),
+            not_after_ms=min(
+                moment.now_ms + LIFE_MS[method.call_class],
+                task.not_after_ms,
+                *(link.not_after_ms for link in envelope.links),
+            ),
             spends=method.spends,
         )
     )

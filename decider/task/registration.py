@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from decider.budgets.source import budget_message
+from decider.identifiers import misleads
 from decider.task.contract import normal
 from decider.task.contract_source import contract_message, load_values, narrowed_contract
 from decider.task.task_template import Template, Templates
@@ -98,6 +99,8 @@ def _fault(request: task_pb2.RegisterTaskRequest, peer: str, desk: Desk, templat
         (request.caller not in desk.registrars, "who registers tasks cannot work on them"),
         (NAME.match(request.agent) and request.agent in template.agents, "no agent of the template"),
         (_is_name(request.principal) and _is_name(request.tenant), "principal and tenant must be printable"),
+        (not misleads(request.principal), "the principal's name may be taken for another's"),
+        (not misleads(request.tenant), "the tenant's name may be taken for another's"),
         (len(request.intent.encode()) <= MAX_INTENT_BYTES, f"an intent has {MAX_INTENT_BYTES} bytes at most"),
         (request.life_s <= template.max_life_s, "it would last longer than the template allows"),
         (not request.delegation or DELEGATION_ID.match(request.delegation), "a delegation has 32 hex digits"),

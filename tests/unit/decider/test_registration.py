@@ -115,6 +115,7 @@ def test_an_application_for_every_tenant_may_register_for_any(desk: Desk) -> Non
         {"principal": ""},
         {"principal": " ana"},
         {"principal": "ana\n"},
+        {"principal": "\u0430na@t1.example.com"},  # the first letter is Cyrillic
         {"intent": "x" * 2_001},
         {"life_s": 4 * 3_600 + 1},
         {"delegation": "../x"},
