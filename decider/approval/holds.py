@@ -12,9 +12,7 @@ from typing import Final
 
 from licet.spend import is_hex32
 from licet.statement import canonical, parse_signed
-from licet.streams import Publisher, StoreRefused, StreamsError, read_last, stream_config
-from licet.streams.api import call
-from licet.streams.config_store import EXPECTED, WRONG_SEQUENCE
+from licet.streams import Publisher, StreamsError, list_subjects, read_last, replace_last, stream_config
 from licet.v1.hold_pb2 import Hold
 from licet.v1.statement_pb2 import Signed
 
@@ -114,14 +112,7 @@ class Holds:
         return stored.data if stored is not None else None
 
     async def _subjects(self, pattern: str) -> tuple[str, ...]:
-        info = await call(self._publisher.nc, f"STREAM.INFO.{self._stream}", {"subjects_filter": pattern})
-        return tuple(sorted(info["state"].get("subjects") or {}))
+        return await list_subjects(self._publisher.nc, self._stream, pattern)
 
     async def _write_once(self, subject: str, body: bytes) -> bool:
-        try:
-            await self._publisher.publish(subject, body, headers={EXPECTED: "0"})
-        except StoreRefused as refused:
-            if refused.err_code in WRONG_SEQUENCE:
-                return False
-            raise
-        return True
+        return await replace_last(self._publisher, subject, body, 0) is not None

@@ -20,14 +20,13 @@ from licet.statement import canonical, parse_signed
 from licet.streams import (
     Connection,
     Publisher,
-    StoreRefused,
     list_subjects,
     read_last,
+    replace_last,
     stream_config,
     subject_delegation,
     subject_delegation_revoked,
 )
-from licet.streams.config_store import EXPECTED, WRONG_SEQUENCE
 from licet.strict import strict_parse
 from licet.v1 import delegation_pb2
 from licet.v1.statement_pb2 import Signed
@@ -104,15 +103,8 @@ class Registry:
 
 async def put_link(publisher: Publisher, environment: str, name: str, signed: Signed) -> bool:
     """Store a link, once; False where one of that id is stored. Raises `StreamsError`."""
-    try:
-        await publisher.publish(
-            subject_delegation(environment, name), canonical(signed), headers={EXPECTED: "0"}
-        )
-    except StoreRefused as refused:
-        if refused.err_code in WRONG_SEQUENCE:
-            return False
-        raise
-    return True
+    subject = subject_delegation(environment, name)
+    return await replace_last(publisher, subject, canonical(signed), 0) is not None
 
 
 async def put_revoked(publisher: Publisher, environment: str, name: str, said: str) -> None:

@@ -17,8 +17,7 @@ from decider.task.tasks import TASK_ID, Task
 from licet.keys import KeySet
 from licet.refusal import Refusal
 from licet.statement import PayloadType, SigningKey, canonical, parse_signed, strict_parse, verify
-from licet.streams import Publisher, StoreRefused, StoreUnavailable, read_last, stream_config
-from licet.streams.config_store import EXPECTED, WRONG_SEQUENCE
+from licet.streams import Publisher, StoreUnavailable, read_last, replace_last, stream_config
 from licet.v1 import task_pb2
 
 RECORD_VERSION: Final = 1
@@ -89,15 +88,8 @@ class TaskStore:
         if self._key is None:
             raise StoreUnavailable("this decider has no task key", maybe_stored=False)
         body = canonical(self._key.sign(PayloadType.TASK, canonical(task)))
-        try:
-            await self._publisher.publish(
-                self._subject(task.task_id), body, headers={EXPECTED: str(expected_seq)}
-            )
-        except StoreRefused as refused:
-            if refused.err_code in WRONG_SEQUENCE:
-                return False
-            raise
-        return True
+        subject = self._subject(task.task_id)
+        return await replace_last(self._publisher, subject, body, expected_seq) is not None
 
 
 def task_of(message: task_pb2.Task) -> Task:

@@ -21,6 +21,7 @@ from licet.streams.errors import (
 )
 from licet.streams.publisher import PubAck, Publisher, Publishing, parse_ack
 from licet.streams.reconcile import Applied, apply_streams, check_streams
+from licet.streams.replace import WRONG_SEQUENCE, replace_last
 from licet.streams.settings import (
     EMBEDDED_SIZES,
     Problem,
@@ -55,6 +56,7 @@ from licet.streams.subjects import (
 __all__ = [
     "EMBEDDED_SIZES",
     "MAX_BATCH",
+    "WRONG_SEQUENCE",
     "ActivationLost",
     "Applied",
     "ArtifactDamaged",
@@ -86,6 +88,7 @@ __all__ = [
     "publish_batch",
     "read_last",
     "read_seq",
+    "replace_last",
     "spend_position",
     "stream_audit",
     "stream_budget",

@@ -13,9 +13,9 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from licet.streams.config_store import EXPECTED
 from licet.streams.errors import StoreUnavailable
 from licet.streams.publisher import DEFAULT_TIMEOUT_S, PubAck, Publisher
+from licet.streams.replace import EXPECTED
 
 MAX_BATCH: Final = 1_000
 """Messages of one batch; the server refuses one more."""

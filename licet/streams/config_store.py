@@ -13,15 +13,13 @@ from typing import Final
 from licet.refusal import Refusal
 from licet.statement import canonical, strict_parse
 from licet.streams.api import read_from, read_last
-from licet.streams.errors import StoreRefused, StreamsError
+from licet.streams.errors import StreamsError
 from licet.streams.publisher import Publisher
+from licet.streams.replace import replace_last
 from licet.streams.subjects import stream_config, subject_artifact, subject_config_active
 from licet.v1.beacon_pb2 import ActiveConfig
 from licet.v1.statement_pb2 import Signed
 
-EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-WRONG_SEQUENCE: Final = frozenset({10071, 10164})
-"""The server's numbers for a compare-and-set that lost."""
 MAX_ARTIFACT_BYTES: Final = 480 * 1024
 
 
@@ -89,16 +87,10 @@ class ConfigStore:
             raise ValueError(
                 f"a configuration of environment `{config.environment}` cannot be active in `{self._env}`"
             )
-        try:
-            ack = await self._publisher.publish(
-                subject_config_active(self._env), canonical(config), headers={EXPECTED: str(expected_seq)}
-            )
-        except StoreRefused as refused:
-            if refused.err_code in WRONG_SEQUENCE:
-                raise ActivationLost(
-                    f"the active configuration is no longer the one at {expected_seq}"
-                ) from refused
-            raise
+        subject = subject_config_active(self._env)
+        ack = await replace_last(self._publisher, subject, canonical(config), expected_seq)
+        if ack is None:
+            raise ActivationLost(f"the active configuration is no longer the one at {expected_seq}")
         return ack.seq
 
     async def artifact(self, sha256_hex: str) -> bytes | None:
@@ -122,9 +114,5 @@ class ConfigStore:
         if len(body) > MAX_ARTIFACT_BYTES:
             raise ValueError(f"an artifact of {len(body)} bytes is larger than {MAX_ARTIFACT_BYTES}")
         digest = sha256(body).hexdigest()
-        try:
-            await self._publisher.publish(subject_artifact(self._env, digest), body, headers={EXPECTED: "0"})
-        except StoreRefused as refused:
-            if refused.err_code not in WRONG_SEQUENCE:
-                raise
+        await replace_last(self._publisher, subject_artifact(self._env, digest), body, 0)
         return digest
