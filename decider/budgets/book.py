@@ -25,11 +25,12 @@ from decider.budgets.records import (
     booking_bytes,
     read_balance,
     read_booking,
-    seal,
 )
+from decider.own_record import seal
 from licet.log import log
 from licet.streams import (
     MAX_BATCH,
+    WRONG_SEQUENCE,
     Batched,
     Publisher,
     StoreRefused,
@@ -43,7 +44,6 @@ from licet.streams import (
     subject_balance,
     subject_booking,
 )
-from licet.streams.config_store import WRONG_SEQUENCE
 
 logger = logging.getLogger(__name__)
 

@@ -146,14 +146,22 @@ def account_of(budget: Budget, use: Use, currency: str, now_ms: int) -> Account:
     shared = [(name, use.sharers[name]) for name in SHARERS if name in budget.per]
     parts = [use.environment, str(use.generation), budget.name, budget.unit, budget.cost]
     parts += [budget.period, str(start_ms), currency, *(part for pair in shared for part in pair)]
-    digest = sha256(b"licet-budget-v1\0")
-    for part in parts:
-        raw = part.encode()
-        digest.update(len(raw).to_bytes(4, "big") + raw)
     who = ", ".join(f"{name} {value}" for name, value in shared) or "everybody"
     when = "" if budget.period is Period.TASK else f" from {_date(start_ms)}"
     text = f"{budget.name}: {currency or budget.cost or 'calls'} of {who}{when}"
-    return Account(digest.digest()[:16].hex(), text[:300], ends_ms)
+    return Account(account_id("licet-budget-v1", parts), text[:300], ends_ms)
+
+
+def account_id(domain: str, parts: Iterable[str]) -> str:
+    """Return the first 16 bytes, in hex, of the SHA-256 of a domain, a zero byte and the parts.
+
+    Each part has its length before it, four bytes, so that no two lists are spelled alike.
+    """
+    digest = sha256(domain.encode() + b"\0")
+    for part in parts:
+        raw = part.encode()
+        digest.update(len(raw).to_bytes(4, "big") + raw)
+    return digest.digest()[:16].hex()
 
 
 def span_of(period: Period, now_ms: int, task_ends_ms: int) -> tuple[int, int]:

@@ -1,16 +1,15 @@
 """Balances and bookings as JetStream keeps them: authenticated, each naming the record it replaced.
 
-NATS is trusted with order and durability, not with content: a record begins with an HMAC-SHA-256 over its
-subject and its bytes, under a key that only deciders have. Guarantees: what `read_…` returns some decider
-wrote for that very subject. An older record put back is a true one; whoever has seen a newer one tells by
+Each is an own record (`decider.own_record`). Guarantees: what `read_…` returns some decider wrote for that
+very subject. An older record put back is a true one; whoever has seen a newer one tells by
 `previous_seq`.
 """
 
-import hmac
 from typing import Final
 
 from decider.budgets.booking import Balance, Booking, Claim
 from decider.budgets.budget import Account
+from decider.own_record import unseal
 from licet.call import tool_key
 from licet.refusal import Refusal
 from licet.statement import canonical, strict_parse
@@ -18,7 +17,6 @@ from licet.streams import StoredMessage, StoreUnavailable
 from licet.v1 import budget_pb2
 
 RECORD_VERSION: Final = 1
-MAC_BYTES: Final = 32
 
 
 class RecordRefused(StoreUnavailable):
@@ -30,14 +28,9 @@ def budget_key(master: bytes) -> bytes:
     return tool_key(master, "licet-budgets", 0)
 
 
-def seal(key: bytes, subject: str, payload: bytes) -> bytes:
-    """Return the record that holds `payload` under `subject`."""
-    return hmac.digest(key, subject.encode() + b"\0" + payload, "sha256") + payload
-
-
 def _opened(key: bytes, stored: StoredMessage, known_seq: int) -> bytes:
-    mac, payload = stored.data[:MAC_BYTES], stored.data[MAC_BYTES:]
-    if not hmac.compare_digest(hmac.digest(key, stored.subject.encode() + b"\0" + payload, "sha256"), mac):
+    payload = unseal(key, stored.subject, stored.data)
+    if payload is None:
         raise RecordRefused(f"`{stored.subject}` holds a record that no decider wrote")
     if stored.seq < known_seq:
         raise RecordRefused(f"`{stored.subject}` went back from {known_seq} to {stored.seq}")

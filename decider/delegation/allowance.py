@@ -7,9 +7,8 @@ says, whatever hangs on it.
 """
 
 from collections.abc import Iterable
-from hashlib import sha256
 
-from decider.budgets.budget import CALLS_RULE, COST_RULE, MAX_LIMIT, Account, Line, Use
+from decider.budgets.budget import CALLS_RULE, COST_RULE, MAX_LIMIT, Account, Line, Use, account_id
 from licet.delegation import Delegation
 from licet.refusal import Reason, Refusal
 
@@ -40,9 +39,6 @@ def _account(link: Delegation, use: Use, currency: str) -> Account:
     The id is the first 16 bytes of the SHA-256 of `licet-delegation-v1`, a zero byte and these parts, each
     with its length before it: environment, generation, the link's id, currency.
     """
-    digest = sha256(b"licet-delegation-v1\0")
-    for part in (use.environment, str(use.generation), link.delegation_id, currency):
-        raw = part.encode()
-        digest.update(len(raw).to_bytes(4, "big") + raw)
+    parts = (use.environment, str(use.generation), link.delegation_id, currency)
     text = f"delegation {link.delegation_id}: {currency or 'calls'} of {link.delegatee} from {link.delegator}"
-    return Account(digest.digest()[:16].hex(), text[:300], link.not_after_ms)
+    return Account(account_id("licet-delegation-v1", parts), text[:300], link.not_after_ms)

@@ -9,22 +9,20 @@ taken out of the file and put back under its id begins anew; it does not.
 
 import asyncio
 import hashlib
-import hmac
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from decider.own_record import seal, unseal
 from decider.task.tasks import Task, Tasks
 from licet.call import tool_key
 from licet.log import log
-from licet.streams import Publisher, StoreRefused, StoreUnavailable, read_last, stream_config
-from licet.streams.config_store import EXPECTED, WRONG_SEQUENCE
+from licet.streams import Publisher, StoreUnavailable, read_last, replace_last, stream_config
 
 logger = logging.getLogger(__name__)
 
-MAC_BYTES: Final = 32
 AT_ONCE: Final = 64
 """How many tasks are asked for at once."""
 
@@ -61,30 +59,20 @@ class FirstStarts:
         stored = await self._read(subject)
         if stored is None:
             text = str(now_ms).encode("ascii")
-            try:
-                await self._publisher.publish(
-                    subject, self._mac(subject, text) + text, headers={EXPECTED: "0"}
-                )
-            except StoreRefused as refused:
-                if refused.err_code not in WRONG_SEQUENCE:
-                    raise
-            else:
+            if await replace_last(self._publisher, subject, seal(self._key, subject, text), 0) is not None:
                 return now_ms
             stored = await self._read(subject)
         if stored is None:
             raise StoreUnavailable(f"`{subject}` was written by another and cannot be read")
-        mac, text = stored[:MAC_BYTES], stored[MAC_BYTES:]
-        if not hmac.compare_digest(self._mac(subject, text), mac):
+        said = unseal(self._key, subject, stored)
+        if said is None:
             log(logger, logging.ERROR, "task.start_forged", task_id=task_id, detail="no decider wrote it")
             return 0
-        return int(text)
+        return int(said)
 
     async def _read(self, subject: str) -> bytes | None:
         stored = await read_last(self._publisher.nc, stream_config(self._environment), subject)
         return stored.data if stored is not None else None
-
-    def _mac(self, subject: str, text: bytes) -> bytes:
-        return hmac.digest(self._key, subject.encode() + b"\0" + text, "sha256")
 
 
 def _tell_over(tasks: Iterable[Task], now_ms: int) -> None:

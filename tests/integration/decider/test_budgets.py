@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 from decider.budgets.book import BudgetBook
 from decider.budgets.booking import Book
 from decider.budgets.budget import Account, Line
-from decider.budgets.records import budget_key, seal
+from decider.budgets.records import budget_key
 from decider.budgets.settle import GRACE_MS, UNKNOWN_AFTER_MS, Settler
 from decider.cli import app as decider_app
 from decider.in_force.configuration import Configuration
+from decider.own_record import seal
 from decider.process import wall_ms
 from licet.identity import TRUST_DOMAIN_DEV, audience_of
 from licet.keyfile import read_public, read_secret

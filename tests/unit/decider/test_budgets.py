@@ -41,8 +41,8 @@ from decider.budgets.records import (
     budget_key,
     read_balance,
     read_booking,
-    seal,
 )
+from decider.own_record import seal
 from licet.refusal import Reason, Refusal
 from licet.streams import StoredMessage
 from licet.v1.decision_pb2 import Constraint, ConstraintOp, Decision
