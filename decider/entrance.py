@@ -18,6 +18,7 @@ from decider.service import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES, SERVER_OPTION
 from decider.settings import DeciderSettings
 from licet.log import log
 from licet.odd_path import keep_serving
+from licet.port_file import tell_port
 
 logger = logging.getLogger(__name__)
 
@@ -106,11 +107,7 @@ class Entrance:
         """Let these answer from now on, and tell whoever waits for the port. Raises OSError."""
         self._services.handlers = services.handlers
         self._health.configuration = configuration
-        file = self._settings.port_file
-        if file is not None:
-            partial = file.with_name(f".{file.name}")
-            partial.write_text(f"{self.port}\n", "ascii")
-            partial.replace(file)
+        tell_port(self._settings.port_file, self.port)
 
     async def close(self) -> None:
         """Let open calls end, within `drain_ms`, and stop listening."""

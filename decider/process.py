@@ -59,6 +59,7 @@ from licet.identity import decider_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signing_key
 from licet.log import log
+from licet.port_file import forget_port
 from licet.statement import SigningKey
 from licet.streams import (
     ConfigStore,
@@ -144,8 +145,7 @@ class DeciderProcess:
     async def _begin(self) -> None:
         """Read what lies on this machine, and listen."""
         settings = self._settings
-        if settings.port_file is not None:
-            settings.port_file.unlink(missing_ok=True)  # of the process before: a probe would call us ready
+        forget_port(settings.port_file)  # or a probe would call us ready
         self._root, self._floor = read_public(settings.root_key_file), Floor(settings.spool_dir)
         self._quota = Quota(settings.quota_per_second, settings.quota_burst)
         self._exits.push_async_callback(self._disconnect)

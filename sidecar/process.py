@@ -11,7 +11,6 @@ import logging
 import os
 import secrets
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, Final
 
 from grpc import aio
@@ -23,6 +22,7 @@ from licet.journal import Journal, SpoolError
 from licet.keyfile import read_public, read_secret, read_signing_key
 from licet.log import log
 from licet.odd_path import keep_serving
+from licet.port_file import forget_port, tell_port
 from licet.streams import NatsSettings, subject_audit
 from licet.tls_relay import TlsRelay
 from sidecar.clock import SystemClock
@@ -82,8 +82,7 @@ class Sidecar:
         """Connect, open the spool, hear of the first beacon or keep asking, then listen. Raises OSError."""
         settings = self._settings
         for stale in (settings.port_file, settings.health_port_file):
-            if stale is not None:
-                stale.unlink(missing_ok=True)  # of the process before: it names a port that is not ours yet
+            forget_port(stale)
         env, tool, domain = settings.environment, settings.tool, settings.trust_domain
         self._audience = audience_of(domain, env, tool)
         self._source = sidecar_id(domain, env, tool)
@@ -253,8 +252,8 @@ class Sidecar:
         self._health = HealthServer(self.reasons)
         host, _, port = settings.health_listen.rpartition(":")
         self.health_port = await self._health.start(host, int(port), shared=settings.shared_port)
-        _write_port(settings.port_file, self.port)
-        _write_port(settings.health_port_file, self.health_port)
+        tell_port(settings.port_file, self.port)
+        tell_port(settings.health_port_file, self.health_port)
         if settings.dev_identity:
             log(LOG, logging.WARNING, "sidecar.development_identities", listen=settings.listen)
         ports = {"port": self.port, "health_port": self.health_port, "metrics_port": self.metrics_port}
@@ -330,12 +329,3 @@ def _beacon_reason(age_ms: int | None, trouble: str) -> str:
     if age_ms > MAX_READY_AGE_MS:
         return f"the beacon is {age_ms} ms old: {trouble or 'nothing newer came'}"
     return ""
-
-
-def _write_port(path: Path | None, port: int) -> None:
-    """Write a chosen port, whole or not at all: a reader must not see half a number."""
-    if path is None:
-        return
-    partial = path.with_suffix(".partial")
-    partial.write_text(f"{port}\n", "utf-8")
-    partial.replace(path)

@@ -33,6 +33,7 @@ from backports import zstd
 
 from audit.store.engine import Answer, Engine, EngineError, Statement, statement
 from licet.log import log
+from licet.port_file import tell_port
 
 LOG: Final = logging.getLogger(__name__)
 MAX_BODY: Final = 256 << 20
@@ -325,9 +326,6 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with serving(directory, account, host, port, backups) as bound:
-        if port_file is not None:
-            partial = port_file.with_suffix(".partial")
-            partial.write_text(f"{bound}\n")
-            partial.replace(port_file)
+        tell_port(port_file, bound)
         log(LOG, logging.INFO, "front.listening", host=host, port=bound, directory=str(directory))
         await stop.wait()

@@ -38,6 +38,7 @@ from licet.guard import Anchor, Guard, GuardedMethod, Spend, SqliteLedger, serve
 from licet.guard.ledger import LedgerUnavailable
 from licet.keyfile import KeyFileError
 from licet.log import configure_logging, log
+from licet.port_file import tell_port
 from licet.tracing import configure
 
 THREADS = 16
@@ -170,15 +171,8 @@ def ungated(environ: Mapping[str, str]) -> tuple[grpc.Server, int]:
     server = _server(Finance(book, refunds, CallsFile(environ.get("LICET_TOOL_CALLS_FILE", "")), spans))
     bound = server.add_insecure_port(f"{host}:{port}")
     if port_file := environ.get("LICET_PORT_FILE"):
-        _tell(bound, Path(port_file))
+        tell_port(Path(port_file), bound)
     return server, bound
-
-
-def _tell(port: int, file: Path) -> None:
-    """Write the port, whole or not at all: whoever waits for the file reads it at once."""
-    partial = file.with_name(f".{file.name}")
-    partial.write_text(f"{port}\n")
-    partial.replace(file)
 
 
 def _server(finance: Finance) -> grpc.Server:
