@@ -4,7 +4,6 @@ Works on the registry in JetStream that all deciders read. Data goes to stdout, 
 0 done, 1 not done, 2 wrong usage. Keys are named by file.
 """
 
-import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -46,7 +45,8 @@ def _now_ms() -> int:
 
 def _at_registry(nats: Nats, environment: str, work: Callable[[Registry, Any], Awaitable[T]]) -> T:
     """Do `work` with the registry and a publisher; ends where NATS does not answer or says no."""
-    from licet.streams import NatsSettings, Publisher, StreamsError, connect
+    from decider.in_force.change_cli import run
+    from licet.streams import NatsSettings, Publisher, connect
 
     async def done() -> T:
         nc = await connect(NatsSettings(*nats), "licet-delegations")
@@ -55,10 +55,8 @@ def _at_registry(nats: Nats, environment: str, work: Callable[[Registry, Any], A
         finally:
             await nc.close()
 
-    try:
-        return asyncio.run(done())
-    except StreamsError as error:
-        fail(error)
+    found: T = run(done())
+    return found
 
 
 def _keys(directory: Path, environment: str) -> Any:

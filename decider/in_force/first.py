@@ -6,6 +6,7 @@ that is refused all pass by themselves or by somebody's hand. `tell` hears why i
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from decider.in_force.configuration import Configuration
@@ -27,20 +28,21 @@ async def connected(
     settings: NatsSettings, name: str, tell: Tell, *, within_s: float = CONNECT_WITHIN_S
 ) -> Connection:
     """Return a connection, whenever it can be had. Raises `CredentialsRefused`; OSError for a file."""
-    while True:
-        try:
-            return await connect(settings, name, within_s=within_s)
-        except StoreUnavailable as error:
-            tell(str(error))
-        await asyncio.sleep(TRY_AGAIN_S)
+    way = partial(connect, settings, name, within_s=within_s)
+    return await patiently(way, tell, passing=StoreUnavailable)
 
 
-async def patiently(work: Callable[[], Awaitable[T]], tell: Tell) -> T:
-    """Return what `work` does once the store answers it; each try is a new one."""
+async def patiently(
+    work: Callable[[], Awaitable[T]], tell: Tell, *, passing: type[StreamsError] = StreamsError
+) -> T:
+    """Return what `work` does once the store answers it; each try is a new one.
+
+    `passing`: what is waited out; anything else is raised.
+    """
     while True:
         try:
             return await work()
-        except StreamsError as error:
+        except passing as error:
             tell(str(error))
         await asyncio.sleep(TRY_AGAIN_S)
 

@@ -30,13 +30,8 @@ GIVE_UP_S = 60.0
 
 @pytest.fixture(scope="module")
 def cluster(helm: Helm) -> Iterator[Cluster]:
-    running = Cluster(helm, seed_bulk=ORDERS)
-    try:
-        running.prepare()
-        running.install()
+    with Cluster(helm, seed_bulk=ORDERS) as running:
         yield running
-    finally:
-        running.close()
 
 
 def test_the_gated_refund_goes_through_and_the_forbidden_one_does_not(cluster: Cluster) -> None:

@@ -82,13 +82,8 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 @pytest.fixture(scope="module")
 def cluster(helm: Helm) -> Iterator[Cluster]:
     service = Service(TOOL, DOOR, POLICY, "refund-bot", boxes=read_boxes(Path(GIVEN)))
-    running = Cluster(helm, service=service)
-    try:
-        running.prepare()
-        running.install()
+    with Cluster(helm, service=service) as running:
         yield running
-    finally:
-        running.close()
 
 
 def started(cluster: Cluster, component: str, service: str = "") -> tuple[Pod, float]:

@@ -59,13 +59,8 @@ def helm(notes: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
 @pytest.fixture
 def cluster(helm: Helm, notes: Path) -> Iterator[Cluster]:
     service = Service("notes", "notes", notes / "policy", "scribe", {"/app": notes})
-    running = Cluster(helm, service=service)
-    try:
-        running.prepare()
-        running.install()
+    with Cluster(helm, service=service) as running:
         yield running
-    finally:
-        running.close()
 
 
 def test_the_chart_of_the_quickstart_is_linted_rendered_and_run_to_the_first_gated_call(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import yaml
@@ -214,6 +214,19 @@ class Cluster:
     @property
     def ledger(self) -> Path:
         return self.node.claim(f"{DOOR}-ledger") / "ledger.db"
+
+    def __enter__(self) -> Self:
+        """Prepare and install; whatever fails, nothing runs on."""
+        try:
+            self.prepare()
+            self.install()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.node.close()
