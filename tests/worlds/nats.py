@@ -148,19 +148,16 @@ class Proxy:
         self.swallow = False
         self.black_hole = False
         self._pairs: list[asyncio.StreamWriter] = []
-        self._serving: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
         self._stopped = True
         self._server.close()
         self.cut()
-        if self._serving:  # a client that came back meanwhile: its connections would be left to the collector
-            await asyncio.wait(self._serving)
         await self._server.wait_closed()
 
     def cut(self) -> None:
@@ -169,24 +166,16 @@ class Proxy:
             writer.close()
         self._pairs.clear()
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError), contextlib.ExitStack() as both:  # the server may be down
-            both.callback(writer.close)
-            upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._port)
-            both.callback(upstream.close)
-            if self._stopped:
-                return
-            self._pairs += (writer, upstream)
-            await asyncio.gather(
-                self._carry(reader, upstream, answers=False),
-                self._carry(upstream_reader, writer, answers=True),
-                return_exceptions=True,
-            )
+        upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._port)
+        self._pairs += (writer, upstream)
+        if self._stopped:  # a client came back meanwhile; left open, it fails the test that collects it
+            self.cut()
+        await asyncio.gather(
+            self._carry(reader, upstream, answers=False),
+            self._carry(upstream_reader, writer, answers=True),
+            return_exceptions=True,
+        )
 
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
