@@ -16,7 +16,8 @@ from licet.metadata import DEV_IDENTITY, PERMIT
 from licet.tls_relay import TlsRelay
 from licet.tracing import TraceContext, inject
 
-TIMEOUT_S: Final = 2.0
+TIMEOUT_S: Final = 5.0
+"""A tool that answers a read later than this has no facts for the decision: UNAVAILABLE."""
 MAX_ANSWER_BYTES: Final = 1 << 20
 
 _OPTIONS: Final = (

@@ -57,7 +57,7 @@ def bulk_orders(count: int) -> tuple[Order, ...]:
 
 def open_book(path: Path | str) -> sqlite3.Connection:
     """Open the tool's database and make its tables; commits survive a power cut (WAL, synchronous FULL)."""
-    connection = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=15, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.executescript(SCHEMA.read_text())

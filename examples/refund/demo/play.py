@@ -79,6 +79,12 @@ class Play:
         self._attempt.steps.append(step)
         return step
 
+    def forget(self, step: Step) -> None:
+        """Take a step out of the attempt: it came too late for what was to be tried."""
+        assert self._attempt is not None
+        self._attempt.steps.remove(step)
+        step.recording.close()
+
     def decide(self, step: Step, body: bytes, method: str = REFUND) -> Asked:
         """Ask for a decision."""
         return self.house.wire.decide(step, method, body)

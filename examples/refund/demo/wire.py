@@ -21,7 +21,7 @@ from licet.v1 import decider_pb2, decider_pb2_grpc, decision_pb2
 from licet.v1.decision_pb2 import Codec, Decision
 
 OK: Final = "OK"
-TIMEOUT_S: Final = 15.0
+TIMEOUT_S: Final = 30.0
 REFUND: Final = "/fin.v1.Finance/IssueRefund"
 GET_ORDER: Final = "/fin.v1.Finance/GetOrder"
 OPTIONS: Final = (
