@@ -28,7 +28,7 @@ def scraped() -> Iterator[Metrics]:
 
 def scrape(running: Metrics) -> dict[str, list[dict[str, str]]]:
     """Return the label sets of every sample, by the name that Prometheus knows."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     found: dict[str, list[dict[str, str]]] = {}
     for family in text_string_to_metric_families(text):
@@ -67,7 +67,7 @@ def test_observed_gauge_is_asked_at_each_scrape(scraped: Metrics) -> None:
     name = telemetry.METRICS[telemetry.METRIC_SPOOL_DEPTH].prometheus
     assert len(scrape(scraped)[name]) == 2
     depth[("journal",)] = 7.0
-    with urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/metrics", timeout=30) as answer:
         assert f'{name}{{licet_spool="journal"}} 7.0' in answer.read().decode()
 
 

@@ -117,7 +117,7 @@ class AuditLoad:
         """Publish to a write-once subject until it is stored: used up means that it is."""
         while True:
             try:
-                await self._sidecar.publish(subject, body, timeout=5)
+                await self._sidecar.publish(subject, body, timeout=30)
             except StoreRefused as refused:
                 if refused.err_code != USED_UP:
                     raise

@@ -282,7 +282,7 @@ class Container:
                 socket.create_connection((self.pod.ip, port), 1).close()
                 return True
             url = f"http://{self.pod.ip}:{port}{given[kind]['path']}"
-            with urllib.request.urlopen(url, timeout=2) as answer:
+            with urllib.request.urlopen(url, timeout=30) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

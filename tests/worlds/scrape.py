@@ -7,7 +7,7 @@ from prometheus_client.samples import Sample
 
 
 def text(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         return str(answer.read().decode())
 
 

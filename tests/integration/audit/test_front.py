@@ -31,7 +31,7 @@ HOSTILE = [
 def get(url: str) -> tuple[int, str, bytes]:
     """Status, ClickHouse's error code, body."""
     parts = urlsplit(url)
-    with closing(HTTPConnection(parts.netloc, timeout=5)) as connection:
+    with closing(HTTPConnection(parts.netloc, timeout=30)) as connection:
         connection.request("GET", url.removeprefix(f"http://{parts.netloc}"))
         answer = connection.getresponse()
         return answer.status, answer.headers.get("X-ClickHouse-Exception-Code", ""), answer.read()

@@ -48,7 +48,7 @@ class Wire:
         options = (("grpc.ssl_target_name_override", "localhost"),)
         async with grpc.aio.secure_channel(address, credentials, options=options) as channel:
             stub: Any = decider_pb2_grpc.DeciderServiceStub(channel)
-            return await stub.Decide(decider_pb2.DecideRequest(**asked), metadata=metadata, timeout=5)
+            return await stub.Decide(decider_pb2.DecideRequest(**asked), metadata=metadata, timeout=30)
 
 
 @pytest_asyncio.fixture(params=["grpcio", "ngh2"])

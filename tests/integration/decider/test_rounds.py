@@ -90,7 +90,7 @@ async def test_outcome_is_told_to_the_permits_own_caller_alone(house: House) -> 
     ask = decider_pb2.GetOutcomeRequest(spend_id=permit.spend_id, audience=permit.audience, round=0)
 
     async def told(peer: str) -> tuple[bool, int]:
-        answer = await house.stub.GetOutcome(ask, metadata=((DEV_IDENTITY, peer),), timeout=5)
+        answer = await house.stub.GetOutcome(ask, metadata=((DEV_IDENTITY, peer),), timeout=30)
         return answer.reserved, answer.outcome
 
     assert await told(REFUND_BOT) == (False, 0)

@@ -327,7 +327,7 @@ async def test_a_spent_permit_after_every_sidecar_restarted_with_an_empty_disk(r
 @contextlib.contextmanager
 def locked_ledger(rig: Rig) -> Any:
     """Hold the ledger's write lock: the tool's transaction waits for it."""
-    book = sqlite3.connect(rig.ledger, isolation_level=None, timeout=5)
+    book = sqlite3.connect(rig.ledger, isolation_level=None, timeout=30)
     book.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -91,7 +91,7 @@ class Served:
 
     def _ready(self) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/ready", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/ready", timeout=30) as answer:
                 return dict(json.loads(answer.read()))
         except urllib.error.HTTPError as error:
             return dict(json.loads(error.read()))
@@ -302,7 +302,7 @@ async def call_fresh(port: int, body: bytes, pairs: tuple[tuple[str, Any], ...])
     options = (("grpc.use_local_subchannel_pool", 1),)
     async with aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
         try:
-            await channel.unary_unary("/fin.v1.Finance/IssueRefund")(body, metadata=pairs, timeout=5)
+            await channel.unary_unary("/fin.v1.Finance/IssueRefund")(body, metadata=pairs, timeout=30)
         except aio.AioRpcError as error:
             await asyncio.sleep(0.1)
             return answer_of(error)
@@ -452,7 +452,7 @@ async def forward(rig: Rig, permit: bytes, body: bytes, attempt: str) -> str:
     pairs = (("licet-permit-bin", permit), ("licet-attempt", attempt))
     async with aio.insecure_channel(f"unix:{rig.socket}") as channel:
         try:
-            await channel.unary_unary("/fin.v1.Finance/IssueRefund")(body, metadata=pairs, timeout=5)
+            await channel.unary_unary("/fin.v1.Finance/IssueRefund")(body, metadata=pairs, timeout=30)
         except aio.AioRpcError as error:
             return answer_of(error)
     return "passed"

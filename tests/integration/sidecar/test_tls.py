@@ -57,7 +57,7 @@ class House:
         options = (("grpc.use_local_subchannel_pool", 1),)
         async with aio.secure_channel(f"localhost:{self.port}", credentials, options=options) as channel:
             try:
-                await channel.unary_unary(REFUND)(refund().SerializeToString(), metadata=pairs, timeout=5)
+                await channel.unary_unary(REFUND)(refund().SerializeToString(), metadata=pairs, timeout=30)
             except aio.AioRpcError as error:
                 from tests.integration.sidecar.test_grpc_door import reason_of
 
