@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from importlib.resources import files
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ _PARAM: Final = re.compile(
 )
 _PANEL: Final = re.compile(r"-- panel (table|timeseries)")
 _HOLDER: Final = re.compile(r"\{(\w+):")
+_FORMULA: Final = re.compile(r"\A(?=[\t\r\n])|(?:\A|(?<=[;|\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin to read a formula; East Asian ones take the wide signs as well."""
 
 
 class QuestionError(Exception):
@@ -96,11 +99,7 @@ class Answer:
                 [dict(zip(self.names, row, strict=True)) for row in self.rows], indent=2, default=_plain
             )
         if style == "csv":
-            out = io.StringIO()
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(self.names)
-            writer.writerows([_safe(value) for value in row] for row in self.rows)
-            return out.getvalue().rstrip("\n")
+            return "\n".join(_line(row) for row in (self.names, *self.rows))
         return table(self.names, self.rows)
 
 
@@ -108,12 +107,22 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
+def _line(row: Sequence[Any]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow([_safe(value) for value in row])  # quotes both in a cell
+    return out.getvalue().removesuffix("\r\n")
+
+
 def _safe(value: Any) -> str:
-    """A cell that a spreadsheet does not take for a formula (OWASP, CSV injection)."""
-    text = value.isoformat() if isinstance(value, datetime) else str(value)
-    return (
-        f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-    )
+    """A cell that no spreadsheet takes for a formula (OWASP, CSV injection); numbers and times stay.
+
+    Text that begins like one, after blanks too, gets a `'` before it; so does what begins like one after a
+    character that another locale, or an import's dialogue, may take for the end of a cell.
+    """
+    if isinstance(value, datetime):
+        return value.isoformat()
+    text = str(value)
+    return text if isinstance(value, int | float | Decimal) else _FORMULA.sub("'", text)
 
 
 def questions() -> dict[str, Question]:

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 SECURE_PORT: Final = 8443
 PLAIN_PORT: Final = 8123
+CONNECT_S: Final = 30
+"""Seconds for TCP and TLS, where the client would take 10: a machine short of CPU is slow, not away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class StoreAddress:
             database=self.database,
             autogenerate_session_id=False,  # one client, many threads; nothing here needs a session
             query_limit=0,
+            connect_timeout=CONNECT_S,
             dedicated_pool=True,  # closed with the client
             settings=settings,
         )

@@ -22,6 +22,8 @@ from licet.v1.statement_pb2 import Signed
 
 TIMEOUT_S: Final = 15.0
 """What is slower than this is away, for a person who waits."""
+CLICKHOUSE_S: Final = 30.0
+"""As long as the audit's own processes wait for a connection."""
 
 MAX_SKEW_MS: Final = 1_000
 """As the door asserts it."""
@@ -162,5 +164,5 @@ def _ask(settings: DoctorSettings, sql: str) -> str:
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
         f"{settings.clickhouse_url}/?{query}", sql.encode(), {"Authorization": f"Basic {login}"}
     )
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - as above
+    with urllib.request.urlopen(request, timeout=CLICKHOUSE_S) as answer:  # noqa: S310 - as above
         return str(answer.read().decode().strip())

@@ -205,6 +205,7 @@ class Cluster:
             port=self._front_port,
             username="licet",
             password=self._password.read_text().strip(),
+            connect_timeout=30,
         )
         try:
             return str(client.query(sql).result_rows)

@@ -1,8 +1,11 @@
 """Questions: every file is whole, no value can become SQL, and answers cannot forge a line or a formula."""
 
+import csv
+import io
 import json
 import re
 from datetime import datetime
+from decimal import Decimal
 from importlib.resources import files
 from typing import Any
 
@@ -60,6 +63,25 @@ def test_missing_and_unknown_parameters_say_what_is_taken() -> None:
 def test_cell_cannot_be_taken_for_a_formula() -> None:
     answer = Answer(("a",), (("=HYPERLINK(1)",), ("plain",), (-5,)))
     assert answer.text("csv").splitlines() == ["a", "'=HYPERLINK(1)", "plain", "-5"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=1", "+1", "-1", "@a", "\tx", "\rx", "\nx", " =1", "\u00a0=1", "\uff1d1", "a;=1", "a\n=1", "a| @b"],
+)
+def test_no_agents_text_begins_a_formula_in_any_cell_that_csv_may_be_split_into(text: str) -> None:
+    ((_, cell),) = list(csv.reader(io.StringIO(Answer(("a", "b"), (("x", text),)).text("csv"))))[1:]
+    for part in re.split(r"[;|\t\r\n]", cell):
+        assert not part.strip().startswith(("=", "+", "-", "@", "\uff1d")), cell
+    assert cell.replace("'", "") == text
+
+
+@pytest.mark.parametrize(
+    "value", [-5, -5.5, Decimal("-5.00"), "a=b", "order:1", "a-b; c", "mail@x.org", "", ["-a", "b"]]
+)
+def test_numbers_and_plain_text_stand_in_csv_as_they_are(value: object) -> None:
+    ((_, cell),) = list(csv.reader(io.StringIO(Answer(("a", "b"), (("x", value),)).text("csv"))))[1:]
+    assert cell == str(value)
 
 
 def test_json_keeps_large_integers_and_times() -> None:
