@@ -16,6 +16,7 @@ from decider.health import Health
 from decider.in_force.configuration import Configuration
 from decider.service import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES, SERVER_OPTIONS
 from decider.settings import DeciderSettings
+from decider.whole import Whole
 from licet.log import log
 from licet.odd_path import keep_serving
 from licet.port_file import tell_port
@@ -79,8 +80,10 @@ class Entrance:
             log(logger, logging.WARNING, "identity.development", listen=settings.listen)
         self.port = self._take_ngh2() if settings.server == "ngh2" else self._take_grpcio()
         assert self._server is not None, "it has a port"
-        self._server.add_generic_rpc_handlers((self._services,))
-        self._health.add_to(self._server)
+        handlers = Services(self._services)
+        self._health.add_to(handlers)
+        whole = handlers if settings.server == "ngh2" else Whole(handlers, settings.half_sent_ms)
+        self._server.add_generic_rpc_handlers((whole,))
         await self._server.start()
 
     def _take_grpcio(self) -> int:
@@ -99,7 +102,8 @@ class Entrance:
         )  # whoever stays with grpcio loads none of it
 
         settings = self._settings
-        server = self._server = UnaryServer(Limits(MAX_MESSAGE_BYTES, MAX_METADATA_BYTES))
+        limits = Limits(MAX_MESSAGE_BYTES, MAX_METADATA_BYTES, settings.half_sent_ms)
+        server = self._server = UnaryServer(limits)
         files = settings.tls_certificate_file, settings.tls_key_file, settings.tls_ca_file
         return server.take_port(settings.listen, mutual_tls(*files) if settings.tls else None)
 

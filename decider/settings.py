@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from licet.identity import TRUST_DOMAIN_DEV, check_server_credentials, subject_token
+from licet.intake import HALF_SENT_MS
 from licet.log import Level
 
 
@@ -146,6 +147,11 @@ class DeciderSettings(BaseSettings):
     )
     quota_per_second: float = Field(default=500.0, gt=0, description="decisions a second and caller")
     quota_burst: int = Field(default=1_000, ge=1, description="decisions a caller may ask for at once")
+    half_sent_ms: int = Field(
+        default=HALF_SENT_MS,
+        ge=100,
+        description="from a call's headers to its whole message, where its deadline is not sooner",
+    )
     drain_ms: int = Field(default=10_000, ge=0, description="how long open calls may take on SIGTERM")
 
     def who_registers(self) -> dict[str, frozenset[str]]:

@@ -24,6 +24,7 @@ from typing import Final
 from licet.call import MAX_REQUEST_BYTES, left_out_mark
 from licet.event import EventKind, uuid7
 from licet.flood import FloodRecord
+from licet.intake import bucket_of
 from licet.log import log, of_trace
 from licet.metadata import APPROVAL, CALL_ID, PERMIT
 from licet.permit import DoorState, Permit, Presented, examine
@@ -46,7 +47,7 @@ from sidecar.parts import (
     Spend,
     Tool,
 )
-from sidecar.quota import Quota, bucket_of
+from sidecar.quota import Quota
 from sidecar.record import Record, door_event, flood_event
 from sidecar.trace import DoorTrace
 

@@ -1,9 +1,10 @@
 """Today's door: gRPC over TCP, unary and server streaming, in front of the transport-free core.
 
 Guaranteed: every path reaches the core as it came, whatever it is; a body is read once, up to its limit,
-for at most `BODY_TIMEOUT_S` or the caller's deadline; a refusal leaves as the status of its reason with
-ErrorInfo. Client streaming is refused by name. Not guaranteed: that grpcio shows a header set over its own
-limit to us; it answers such a call itself, and no event tells of it.
+for at most `BODY_TIMEOUT_S` or the caller's deadline, and no caller has more than its share of half-sent
+calls; a refusal leaves as the status of its reason with ErrorInfo. Client streaming is refused by name. Not
+guaranteed: that grpcio shows a header set over its own limit to us; it answers such a call itself, and no
+event tells of it.
 """
 
 import time
@@ -15,15 +16,15 @@ import grpc
 from grpc import aio
 
 from licet.call import MAX_REQUEST_BYTES
+from licet.intake import HALF_SENT_MS, Intake, bucket_of
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
 from sidecar.identity import certified_peer, development_peer
 from sidecar.outlet import Outlet, Unread
 from sidecar.patience import within
-from sidecar.quota import bucket_of
 from sidecar.status import CODES, details_of
 
-BODY_TIMEOUT_S: Final = 10.0
+BODY_TIMEOUT_S: Final = HALF_SENT_MS / 1_000
 """How long a half-sent call may stay half-sent when its caller gave no deadline."""
 
 MAX_METADATA_BYTES: Final = 16 * 1024
@@ -97,6 +98,7 @@ class GrpcDoor(grpc.GenericRpcHandler):
         self._identify = identify
         self._streams = streams
         self._unread = Unread()
+        self._intake = Intake()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Take every path; the core says which exist."""
@@ -162,24 +164,29 @@ class GrpcDoor(grpc.GenericRpcHandler):
             peer=peer,
             origin="" if peer else context.peer(),
             deadline_ms=deadline_ms,
-            receive=partial(_receive, context),
+            receive=partial(self._receive, bucket_of(peer, context.peer()), context),
             send=send,
         )
+
+    async def _receive(self, bucket: str, context: Any) -> bytes | Refusal:
+        """Read the one message of a call, or say why there is none."""
+        if not self._intake.enter(bucket):
+            return Refusal(Reason.QUOTA_EXCEEDED, detail="too many half-sent calls", step=1)
+        try:
+            body = await within(BODY_TIMEOUT_S, context.read())
+        except TimeoutError:
+            return Refusal(Reason.DEADLINE, detail="half a request, then silence", step=1)
+        finally:
+            self._intake.leave(bucket)
+        if body is aio.EOF:
+            return Refusal(
+                Reason.DEADLINE, detail="the caller went away before its request was whole", step=1
+            )
+        return bytes(body)
 
 
 async def _broken() -> Refusal:
     return Refusal(Reason.INTERNAL, detail="the request could not be built", step=1)
-
-
-async def _receive(context: Any) -> bytes | Refusal:
-    """Read the one message of a call, or say why there is none."""
-    try:
-        body = await within(BODY_TIMEOUT_S, context.read())
-    except TimeoutError:
-        return Refusal(Reason.DEADLINE, detail="half a request, then silence", step=1)
-    if body is aio.EOF:
-        return Refusal(Reason.DEADLINE, detail="the caller went away before its request was whole", step=1)
-    return bytes(body)
 
 
 def _set_status(reply: Reply, context: Any) -> None:

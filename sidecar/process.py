@@ -18,6 +18,7 @@ from grpc import aio
 from licet import metrics, tracing
 from licet.catalog import Catalog
 from licet.identity import audience_of, decider_id, reconciler_id, sidecar_id
+from licet.intake import bucket_of
 from licet.journal import Journal, SpoolError
 from licet.keyfile import read_public, read_secret, read_signing_key
 from licet.log import log
@@ -35,7 +36,7 @@ from sidecar.health import HealthServer
 from sidecar.knowledge import Identity, Knowledge
 from sidecar.meter import DoorMeter, TimedSpend, observe
 from sidecar.probe import Probe
-from sidecar.quota import Quota, bucket_of
+from sidecar.quota import Quota
 from sidecar.settings import SidecarSettings
 from sidecar.store import Store
 from sidecar.tls import CertificateFiles, server_credentials

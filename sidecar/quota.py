@@ -1,6 +1,7 @@
 """How many calls a peer may make: one token bucket each, taken before any other work.
 
-A peer without identity is its network address (`bucket_of`): a new source port buys no new bucket.
+A peer without identity is its network address (`licet.intake.bucket_of`): a new source port buys no new
+bucket.
 
 Guaranteed: memory is bounded by `MAX_PEERS`, whatever identities or addresses a flood claims; a peer that
 is forgotten starts with a full bucket again, so forgetting only ever happens to the peer seen longest ago.
@@ -10,53 +11,12 @@ buckets.
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Final
-from urllib.parse import unquote
 
 from licet.refusal import Reason, Refusal
 
 MAX_PEERS: Final = 10_000
 """Buckets kept; the peer seen longest ago is forgotten first."""
-
-
-LOCAL: Final = "local"
-"""The one bucket of whoever comes without identity from this machine."""
-
-UNREADABLE: Final = "unknown address"
-"""The one bucket of origins that are no address we know how to read."""
-
-_IPV6_SITE_BITS: Final = 64
-"""An IPv6 host has all addresses of its prefix to choose from."""
-
-
-def bucket_of(peer: str, origin: str) -> str:
-    """Return whose bucket a call takes from: its identity, else its address without the port.
-
-    Args:
-        peer: SPIFFE id, or empty.
-        origin: As grpc spells it: `ipv4:192.0.2.1:50051`, `ipv6:%5B2001:db8::1%5D:50051`, `unix:`.
-
-    Returns:
-        The peer; or an IPv4 address, an IPv6 /64, `LOCAL` for a Unix socket or loopback, `UNREADABLE`.
-    """
-    if peer:
-        return peer
-    kind, _, where = unquote(origin).partition(":")
-    if kind in ("unix", "unix-abstract"):
-        return LOCAL
-    try:
-        address = ip_address(where.rpartition(":")[0].strip("[]").partition("%")[0])
-    except ValueError:
-        return UNREADABLE
-    if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
-    if address.is_loopback:
-        return LOCAL
-    if isinstance(address, IPv6Address):
-        site = IPv6Address(int(address) >> _IPV6_SITE_BITS << _IPV6_SITE_BITS)
-        return f"{site}/{_IPV6_SITE_BITS}"
-    return str(address)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import grpc
 import ngh2
 
+from decider.peer import certified_peer
 from decider.server.call import (
     OK_HEADERS,
     OK_TRAILERS,
@@ -31,6 +32,7 @@ from decider.server.call import (
     status_headers,
 )
 from decider.server.context import Aborted, CallContext
+from licet.intake import HALF_SENT_MS, Intake, bucket_of
 from licet.log import log
 
 logger = logging.getLogger(__name__)
@@ -56,10 +58,11 @@ Find = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one call may bring, in bytes."""
+    """What one call may bring, in bytes, and how long it may take to bring it."""
 
     message_bytes: int
     metadata_bytes: int
+    half_sent_ms: int = HALF_SENT_MS
 
 
 @dataclass(slots=True)
@@ -69,19 +72,21 @@ class _Call:
     body: bytearray = field(default_factory=bytearray)
     task: "asyncio.Task[None] | None" = None
     timer: asyncio.TimerHandle | None = None
+    half_sent: asyncio.TimerHandle | None = None
+    """While its message is not whole."""
     answered: bool = False
 
 
 class Connection(asyncio.Protocol):
     """Made for each connection; is in `known` while it stands."""
 
-    def __init__(self, find: Find, limits: Limits, known: "set[Connection]") -> None:
-        self._find, self._limits, self._known = find, limits, known
+    def __init__(self, find: Find, limits: Limits, known: "set[Connection]", intake: Intake) -> None:
+        self._find, self._limits, self._known, self._intake = find, limits, known, intake
         self._loop = asyncio.get_running_loop()
         self._calls: dict[int, _Call] = {}
         self._held = 0
         self._transport: Any = None
-        self._peer = ""
+        self._peer = self._bucket = ""
         self._auth: Mapping[str, Iterable[bytes]] = {}
         self._paused = False
         self._heard_at = 0.0
@@ -102,6 +107,7 @@ class Connection(asyncio.Protocol):
         if tls is not None:
             self._auth = auth_of(tls.getpeercert() or {})
         self._peer = peer_of(transport.get_extra_info("peername"))
+        self._bucket = bucket_of(certified_peer(self._auth), self._peer)
         self._known.add(self)
         self._heard_at = self._loop.time()
         self._watch = self._loop.call_later(QUIET_S, self._look)
@@ -176,18 +182,32 @@ class Connection(asyncio.Protocol):
             call.timer = self._loop.call_later(head.timeout_s, self._late, call)
         if ended:
             self._handle(call)
+        elif self._intake.enter(self._bucket):
+            call.half_sent = self._loop.call_later(self._limits.half_sent_ms / 1_000, self._silent, call)
+        else:
+            self._end(call, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many half-sent calls")
 
     def _more(self, call: _Call, event: Any) -> None:
         if type(event) is ngh2.DataReceived:
-            call.body += event.data
-            self._held += len(event.data)
-            if len(call.body) > self._limits.message_bytes + PREFIX_BYTES or self._held > MAX_HELD_BYTES:
+            if not self._takes(call, event.data):
                 details = f"a message of more than {self._limits.message_bytes} bytes, or too many at once"
                 self._end(call, grpc.StatusCode.RESOURCE_EXHAUSTED, details)
                 return
             if not event.end_stream:
                 return
         self._handle(call)
+
+    def _takes(self, call: _Call, data: bytes) -> bool:
+        """Hold more of a message, unless that is too much of one, of a connection, of a peer or of all."""
+        if (
+            len(call.body) + len(data) > self._limits.message_bytes + PREFIX_BYTES
+            or self._held + len(data) > MAX_HELD_BYTES
+            or not self._intake.hold(self._bucket, len(data))
+        ):
+            return False
+        call.body += data
+        self._held += len(data)
+        return True
 
     def _handle(self, call: _Call) -> None:
         handler = self._find(call.head.path)
@@ -254,6 +274,13 @@ class Connection(asyncio.Protocol):
         self._end(call, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         self._leave(call)
 
+    def _silent(self, call: _Call) -> None:
+        """End a call whose message did not come, and its stream with it: the peer would keep the slot."""
+        self._end(call, grpc.StatusCode.DEADLINE_EXCEEDED, "half a request, then silence")
+        with contextlib.suppress(ngh2.NGH2Error):  # it ended, and we have yet to hear of it
+            self._http.reset_stream(call.stream_id, ngh2.ErrorCode.NO_ERROR)
+        self._flush()
+
     def _leave(self, call: _Call) -> None:
         """Cancel what still works on a call that nobody waits for."""
         call.answered = True
@@ -264,6 +291,11 @@ class Connection(asyncio.Protocol):
             call.task.cancel()
 
     def _let_go(self, call: _Call) -> None:
+        """Hold nothing of a call any more, and count it as half-sent no more."""
+        if call.half_sent is not None:
+            call.half_sent.cancel()
+            call.half_sent = None
+            self._intake.leave(self._bucket, len(call.body))
         self._held -= len(call.body)
         call.body = bytearray()
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import grpc
 
 from decider.server.connection import Connection, Limits
+from licet.intake import Intake
 
 BACKLOG: Final = 1_024
 HANDSHAKE_S: Final = 10.0
@@ -33,6 +34,8 @@ class UnaryServer:
         self._tls: ssl.SSLContext | None = None
         self._server: asyncio.Server | None = None
         self._connections: Final[set[Connection]] = set()
+        self.intake: Final = Intake()
+        """The half-sent calls of all connections."""
 
     def add_generic_rpc_handlers(self, handlers: Iterable[Any]) -> None:
         """Ask these, too, for the handler of a call, after those that came before."""
@@ -55,7 +58,7 @@ class UnaryServer:
         return next((handler for handler in found if handler is not None), None)
 
     def _connection(self) -> Connection:
-        return Connection(self._find, self._limits, self._connections)
+        return Connection(self._find, self._limits, self._connections, self.intake)
 
     async def start(self) -> None:
         """Listen. Raises OSError."""

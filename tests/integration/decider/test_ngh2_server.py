@@ -15,6 +15,8 @@ from grpc_status import rpc_status
 
 from decider.server import Limits, UnaryServer, connection
 from decider.status import status_of
+from decider.whole import Whole
+from licet.intake import EACH, LOCAL, Intake
 from licet.refusal import Reason, Refusal
 
 pytestmark = pytest.mark.asyncio
@@ -372,3 +374,63 @@ async def test_stop_cancels_what_does_not_end_in_time(served: Served) -> None:
     await served.server.stop(0.01)
     await served.tool.until(cancelled=1)
     assert (await open_call).code() is grpc.StatusCode.UNAVAILABLE
+
+
+@contextlib.asynccontextmanager
+async def server_of(kind: str, half_sent_ms: int) -> AsyncIterator[tuple[int, Intake, Tool]]:
+    """Yield port, half-sent calls and handlers of a server of either kind."""
+    tool = Tool()
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(tool.echo)}
+    handlers["Wait"] = grpc.unary_unary_rpc_method_handler(tool.wait)
+    methods = grpc.method_handlers_generic_handler("x.Tool", handlers)
+    server: Any
+    if kind == "ngh2":
+        server = UnaryServer(Limits(100_000, 4_096, half_sent_ms))
+        intake, port, serving = server.intake, server.take_port("127.0.0.1:0"), methods
+    else:
+        server, serving = grpc.aio.server(), Whole(methods, half_sent_ms)
+        intake, port = serving.intake, server.add_insecure_port("127.0.0.1:0")
+    server.add_generic_rpc_handlers((serving,))
+    await server.start()
+    yield port, intake, tool
+    await server.stop(0)
+
+
+@pytest.mark.parametrize("kind", ["grpcio", "ngh2"])
+async def test_half_a_request_and_silence_is_ended_and_holds_no_slot(kind: str) -> None:
+    async with server_of(kind, 200) as (port, intake, _), raw(port) as client:
+        silent, half = client.send(b"/x.Tool/Echo"), client.send(b"/x.Tool/Echo")
+        client.http.send_data(half, HELLO[:7])
+        client.flush()
+        ended: set[int] = set()
+        statuses: dict[int, bytes] = {}
+        async for event in client.events():
+            if isinstance(event, ngh2.ResponseReceived):
+                statuses[event.stream_id] = dict(event.headers)[b"grpc-status"]
+            elif isinstance(event, ngh2.StreamClosed | ngh2.StreamReset):
+                ended.add(event.stream_id)
+            if ended == {silent, half}:
+                break
+        assert statuses == {silent: b"4", half: b"4"}
+        assert len(intake) == 0
+
+
+@pytest.mark.parametrize("kind", ["grpcio", "ngh2"])
+async def test_whole_request_is_half_sent_no_more_while_it_is_worked_on(kind: str) -> None:
+    async with server_of(kind, 60_000) as (port, intake, tool), raw(port) as client:
+        waiting = client.send(b"/x.Tool/Wait", body=HELLO)
+        await tool.until(begun=1)
+        assert len(intake) == 0
+        tool.go_on.set()
+        assert b"grpc-status" not in await client.status(waiting)
+
+
+@pytest.mark.parametrize("kind", ["grpcio", "ngh2"])
+async def test_half_sent_calls_of_a_peer_are_bounded(kind: str) -> None:
+    async with server_of(kind, 60_000) as (port, intake, _), raw(port) as client:
+        assert sum(intake.enter(LOCAL) for _ in range(EACH.calls + 1)) == EACH.calls
+        over = await client.status(client.send(b"/x.Tool/Echo"))
+        assert over[b"grpc-status"] == b"8"
+        intake.leave(LOCAL)
+        fits = await client.status(client.send(b"/x.Tool/Echo", body=HELLO))
+        assert b"grpc-status" not in fits

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.refusal import Reason, Refusal
-from sidecar.quota import LOCAL, UNREADABLE, Quota, bucket_of
+from sidecar.quota import Quota
 
 
 def refused(result: Refusal | None) -> bool:
@@ -66,23 +66,3 @@ def test_never_more_than_the_burst_and_what_time_gave(steps: list[int], burst: i
         now += step
         passed += quota.take("agent", monotonic_ms=now) is None
     assert passed <= burst + now * rate / 1000 + 1e-6
-
-
-@pytest.mark.parametrize(
-    ("origins", "bucket"),
-    [
-        (("ipv4:192.0.2.7:1", "ipv4:192.0.2.7:65535", "ipv6:%5B::ffff:192.0.2.7%5D:9"), "192.0.2.7"),
-        (("ipv6:%5B2001:db8::1%5D:1", "ipv6:[2001:db8::ffff:2]:2"), "2001:db8::/64"),
-        (("ipv6:%5Bfe80::1%25eth0%5D:1", "ipv6:%5Bfe80::2%25eth0%5D:2"), "fe80::/64"),
-        (("unix:", "unix:/run/a", "unix-abstract:b", "ipv4:127.0.0.1:1", "ipv6:%5B::1%5D:2"), LOCAL),
-        (("", "ipv4:", "ipv4:999.1.1.1:1", "vsock:3:1", "spiffe://licet.local/dev/agent/a"), UNREADABLE),
-    ],
-)
-def test_new_source_ports_buy_no_new_bucket(origins: tuple[str, ...], bucket: str) -> None:
-    assert {bucket_of("", origin) for origin in origins} == {bucket}
-
-
-def test_two_addresses_and_two_identities_have_a_bucket_each() -> None:
-    assert bucket_of("", "ipv4:192.0.2.7:1") != bucket_of("", "ipv4:192.0.2.8:1")
-    assert bucket_of("", "ipv6:%5B2001:db8::1%5D:1") != bucket_of("", "ipv6:%5B2001:db8:0:1::1%5D:1")
-    assert bucket_of("spiffe://licet.local/dev/agent/a", "ipv4:192.0.2.7:1").startswith("spiffe://")
