@@ -1,5 +1,7 @@
 """Holds and approvals: a call that waits for people, and one person's signed answer to exactly that call.
 
+A hold is named by all it says (`hold_id`): one that says anything else is another hold.
+
 Guarantees of `check_approvals`: every approval was signed by a registered approver in a role that this
 person has, for these very bytes of the hold and this very step, arguments, environment and generation; no
 person counts twice; nobody approves their own request; what the hold's rules and the catalog demand is met.
@@ -11,19 +13,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
+from typing import Literal
 
 from licet.dsse import PayloadType
 from licet.keys import KeySet
 from licet.refusal import Reason, Refusal
 from licet.revocation import NONE, RevocationKind, Revocations
 from licet.statement import verify
-from licet.strict import strict_parse
+from licet.strict import canonical, strict_parse
 from licet.v1 import hold_pb2
 from licet.v1.decision_pb2 import Decision
 from licet.v1.hold_pb2 import ApprovalAnswer, ApprovalProof
 
-HOLD_VERSION = 1
-"""Version of the message Hold."""
+HOLD_VERSION = 2
+"""Version of the message Hold, as deciders write it."""
+
+HOLD_VERSION_1 = 1
+"""Version whose id left out what the hold says to people: doors read it, deciders do not."""
 
 APPROVAL_VERSION = 1
 """Version of the message Approval."""
@@ -55,8 +61,29 @@ class Quota:
     quorum: int
 
 
-def hold_id(spend_id: str, call_digest: bytes, requirements: Iterable[Requirement], facts_json: str) -> str:
-    """Return the id of this step with these arguments, waiting for these reasons: 32 lower hex digits.
+UNNAMED: tuple[Literal["hold_id", "expires_at_ms", "traceparent"], ...] = (
+    "hold_id",
+    "expires_at_ms",
+    "traceparent",
+)
+"""Fields that a hold is not named by: its id, and what differs when the same decision is asked again."""
+
+
+def hold_id(hold: hold_pb2.Hold) -> str:
+    """Return the id of what this hold says, whatever stands in its field `hold_id`: 32 lower hex digits.
+
+    The first 16 bytes of the SHA-256 of `licet-hold-v2`, a zero byte, and the hold's one encoding without the
+    fields `UNNAMED`. Every other field changes it, those that a later version adds too.
+    """
+    named = hold_pb2.Hold()
+    named.CopyFrom(hold)
+    for name in UNNAMED:
+        named.ClearField(name)
+    return sha256(b"licet-hold-v2\0" + canonical(named)).digest()[:16].hex()
+
+
+def hold_id_1(spend_id: str, call_digest: bytes, requirements: Iterable[Requirement], facts_json: str) -> str:
+    """Return the id of a hold of version 1: of the step, its arguments, who must answer, and the facts.
 
     The first 16 bytes of the SHA-256 of `licet-hold-v1`, a zero byte, and these parts, texts and bytes with
     their length before them (u32, big-endian): the spend id, the call digest, the number of requirements
@@ -69,6 +96,16 @@ def hold_id(spend_id: str, call_digest: bytes, requirements: Iterable[Requiremen
         digest.update(_prefixed(rule.encode()) + _prefixed(role.encode()) + _u32(quorum))
     digest.update(sha256(facts_json.encode()).digest())
     return digest.digest()[:16].hex()
+
+
+def named_hold(stored: bytes) -> hold_pb2.Hold | Refusal:
+    """Return the hold that a record spells, of `HOLD_VERSION` and named by all it says, or why it is none."""
+    hold = strict_parse(hold_pb2.Hold, stored)
+    if isinstance(hold, Refusal):
+        return hold
+    if hold.version != HOLD_VERSION:
+        return _invalid(f"a hold of version {hold.version}: make the call again, which asks people anew")
+    return hold if hold.hold_id == hold_id(hold) else _misnamed()
 
 
 def _u32(number: int) -> bytes:
@@ -127,7 +164,7 @@ _DECIDED = (*_SHARED, "tenant", "principal", "agent", "task_id", "method", "reso
 
 def _check_vote(vote: Vote, hold_bytes: bytes, keys: KeySet, environment: str, now_ms: int) -> Refusal | None:
     hold, approval, key = vote.hold, vote.approval, keys.keys[vote.key_id]
-    if hold.version != HOLD_VERSION or approval.version != APPROVAL_VERSION:
+    if hold.version not in {HOLD_VERSION_1, HOLD_VERSION} or approval.version != APPROVAL_VERSION:
         return _invalid(f"version {hold.version} of a hold, {approval.version} of an approval")
     if not compare_digest(approval.hold_sha256, sha256(hold_bytes).digest()):
         return _invalid("the approval is for another hold")
@@ -151,8 +188,10 @@ def _check_requirements(hold: hold_pb2.Hold, approval: hold_pb2.Approval) -> Ref
     needs = requirements_of(hold)
     if any(need.quorum < 1 for need in needs):
         return _invalid("a rule of the hold waits for nobody")
-    if hold.hold_id != hold_id(hold.spend_id, hold.call_digest, needs, hold.facts_json):
-        return _invalid("the hold's id is not that of its contents")
+    of_1 = hold.version == HOLD_VERSION_1  # only a decider from before names one: its permits still hold
+    named = hold_id_1(hold.spend_id, hold.call_digest, needs, hold.facts_json) if of_1 else hold_id(hold)
+    if hold.hold_id != named:
+        return _misnamed()
     theirs = {need.rule_id for need in needs if need.role == approval.role}
     if approval.answer == ApprovalAnswer.APPROVAL_ANSWER_EDIT and not theirs:
         return _invalid(f"nothing of the hold waits for {approval.role}, who may not change it")
@@ -255,6 +294,10 @@ def _check_enough(votes: Sequence[Vote], quotas: Sequence[Quota]) -> tuple[str, 
             Reason.APPROVAL_MISSING, f"rule `{missing[0].rule_id}` still waits for {missing[0].role}"
         )
     return tuple(sorted(people))
+
+
+def _misnamed() -> Refusal:
+    return _invalid("the hold's id is not that of its contents")
 
 
 def _invalid(detail: str) -> Refusal:

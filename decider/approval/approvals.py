@@ -87,14 +87,14 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
 
     async def _one(self, hold_id: str) -> Tally | Refusal:
         stored = await self._holds.find(hold_id)
-        return await self._tally(stored) if stored is not None else _no_hold()
+        return await self._tally(stored, hold_id) if stored is not None else _no_hold()
 
-    async def _tally(self, stored: bytes) -> Tally | Refusal:
+    async def _tally(self, stored: bytes, hold_id: str | None = None) -> Tally | Refusal:
         in_force = self._configuration.current
         if in_force is None:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
         bench = bench_of(in_force, self._wall_ms())
-        first = tally(stored, (), bench)
+        first = tally(stored, (), bench, hold_id)
         if isinstance(first, Refusal):
             return first
         return tally(stored, await self._holds.answers(first.hold), bench)
@@ -104,14 +104,12 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         if in_force is None:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
         named = strict_parse(Approval, signed.payload)  # to find the hold; verified against it below
-        stored = await self._holds.find(named.hold_id) if isinstance(named, Approval) else None
-        if stored is None:
-            return _no_hold()
-        before = await self._tally(stored)
+        before = await self._one(named.hold_id) if isinstance(named, Approval) else _no_hold()
         if isinstance(before, Refusal):
             return before
         if before.state in _ENDED:
             return Refusal(_ENDED[before.state])
+        stored = canonical(before.hold)  # its one encoding, byte for byte
         vote = read_answer(stored, signed, bench_of(in_force, self._wall_ms()))
         if isinstance(vote, Refusal):
             return Refusal(Reason.APPROVAL_INVALID, f"{vote.reason}: {vote.detail}")

@@ -18,9 +18,10 @@ import grpc
 import typer
 
 from decider.channel import ChannelError, open_channel
+from licet.hold import named_hold
 from licet.keyfile import KeyFileError, read_signing_key
 from licet.metadata import DEV_IDENTITY
-from licet.refusal import DOMAIN
+from licet.refusal import DOMAIN, Refusal
 from licet.statement import PayloadType, canonical
 from licet.v1 import approvals_pb2, approvals_pb2_grpc
 from licet.v1.bundle_pb2 import FieldChange
@@ -109,6 +110,7 @@ def _row(status: approvals_pb2.HoldStatus) -> dict[str, Any]:
         "resource": hold.resource,
         "waits_for": [f"{need.quorum} × {need.role} ({need.rule_id})" for need in status.missing],
         "approvers": list(status.approvers),
+        "excluded": list(hold.excluded_approvers),
         "risk_flags": list(hold.risk_flags),
         "facts": json.loads(hold.facts_json or "{}"),
         "expires_at": datetime.fromtimestamp(hold.expires_at_ms / 1000, UTC).isoformat(timespec="seconds"),
@@ -129,7 +131,7 @@ def _show(row: dict[str, Any]) -> Iterator[str]:
         "expires_at",
     ):
         yield f"  {name:<11} {row[name]}"
-    for name in ("waits_for", "approvers", "risk_flags"):
+    for name in ("waits_for", "approvers", "excluded", "risk_flags"):
         if row[name]:
             yield f"  {name:<11} {', '.join(row[name])}"
     for name, value in sorted(row["facts"].items()):
@@ -277,7 +279,9 @@ def _answer(
     changes: Sequence[FieldChange] = (),
 ) -> None:
     status = desk.find(hold_id)
-    hold = _hold(status)
+    hold = named_hold(status.hold)
+    if isinstance(hold, Refusal):
+        _fail(f"nothing is signed: {hold.detail}")
     try:
         signing = read_signing_key(key)
     except KeyFileError as error:

@@ -56,7 +56,7 @@ class ExpiryWatch:
     async def look(self) -> None:
         """Look once. Raises `StreamsError`, `SpoolError`."""
         for stored in await self._holds.listed():
-            hold = read_hold(stored)
+            hold = read_hold(stored, self._wall_ms())
             if isinstance(hold, Refusal) or hold.hold_id in self._done:
                 continue
             if self._wall_ms() >= hold.expires_at_ms:

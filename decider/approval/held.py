@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from decider.approval.votes import HOLD_LIFE_MS
 from decider.decision.envelope import Envelope
 from decider.decision.verdict import Facts, Moment, Verdict, decision_of, deny
 from decider.in_force.in_force import InForce
@@ -11,9 +12,6 @@ from licet.refusal import MESSAGE, Reason, Refusal
 from licet.tier import CallClass
 from licet.v1.decision_pb2 import DecisionType
 from licet.v1.hold_pb2 import Hold, HoldRequirement
-
-HOLD_LIFE_MS: Final = 24 * 3_600_000
-"""How long a hold waits for people, in ms."""
 
 CATALOG_RULE: Final = "catalog-approvers"
 """The rule id under which the catalog's own demand for approvers stands."""
@@ -48,14 +46,15 @@ def held(
     in_force: InForce,
     moment: Moment,
 ) -> Verdict:
-    """Return the verdict that the call waits for the people that `requirements` name."""
+    """Return the verdict that the call waits for the people that `requirements` name.
+
+    Lists stand in sorted order: the same call, judged the same again, has to find the same hold.
+    """
     rule_ids = tuple(sorted({requirement.rule_id for requirement in requirements}))
     decision = decision_of(envelope, in_force, moment, DecisionType.DECISION_TYPE_HOLD, rule_ids)
     task = envelope.task
-    facts_json = facts.canonical
     hold = Hold(
         version=HOLD_VERSION,
-        hold_id=hold_id(envelope.spend_id, envelope.call_digest, requirements, facts_json),
         environment=in_force.config.environment,
         spend_id=envelope.spend_id,
         call_digest=envelope.call_digest,
@@ -66,18 +65,19 @@ def held(
         method=envelope.method.path,
         resource=envelope.resource,
         requirements=[
-            HoldRequirement(rule_id=need.rule_id, role=need.role, quorum=need.quorum)
-            for need in sorted(requirements, key=lambda need: (need.rule_id, need.role))
+            HoldRequirement(rule_id=rule_id, role=role, quorum=quorum)
+            for rule_id, role, quorum in sorted((one.rule_id, one.role, one.quorum) for one in requirements)
         ],
         text=envelope.summary,
         generation=in_force.generation,
         expires_at_ms=min(moment.now_ms + HOLD_LIFE_MS, task.not_after_ms),
         excluded_approvers=_interested(envelope, in_force),
-        facts_json=facts_json,
+        facts_json=facts.canonical,
         audience=envelope.catalog.audience,
-        risk_flags=envelope.risk_flags,
+        risk_flags=sorted(envelope.risk_flags),
         traceparent=moment.traceparent,
     )
+    hold.hold_id = hold_id(hold)
     decision.hold_id = hold.hold_id
     decision.reason = MESSAGE[Reason.HELD]
     roles = ", ".join(f"{need.quorum} × {need.role}" for need in hold.requirements)

@@ -13,13 +13,17 @@ from enum import StrEnum
 from typing import Final
 
 from decider.in_force.in_force import InForce
-from licet.hold import Requirement, Vote, open_requirements, read_approval, requirements_of
+from licet.beacon import MAX_SKEW_MS
+from licet.hold import Requirement, Vote, named_hold, open_requirements, read_approval, requirements_of
 from licet.keys import KeySet
 from licet.refusal import Reason, Refusal
 from licet.revocation import Revocations
-from licet.statement import canonical, strict_parse
+from licet.statement import canonical
 from licet.v1.hold_pb2 import Approval, ApprovalAnswer, ApprovalProof, Hold
 from licet.v1.statement_pb2 import Signed
+
+HOLD_LIFE_MS: Final = 24 * 3_600_000
+"""How long a hold waits for people, in ms."""
 
 METHOD: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,31})?")
 """How an approver was authenticated: a word such as `key` or `webauthn`. An answer is kept as it is signed,
@@ -68,9 +72,15 @@ def bench_of(in_force: InForce, now_ms: int) -> Bench:
     return Bench(environment, generation, in_force.keys, in_force.revocations, now_ms)
 
 
-def read_hold(stored: bytes) -> Hold | Refusal:
-    """Return the hold that a stored record spells, or why it is none."""
-    return strict_parse(Hold, stored)
+def read_hold(stored: bytes, now_ms: int) -> Hold | Refusal:
+    """Return the hold that a stored record spells, or why it is none that a decider wrote.
+
+    Its id is that of all it says but its end; that lies no further ahead than a decider sets it.
+    """
+    hold = named_hold(stored)
+    if isinstance(hold, Hold) and hold.expires_at_ms > now_ms + HOLD_LIFE_MS + MAX_SKEW_MS:
+        return Refusal(Reason.APPROVAL_INVALID, "the hold lasts longer than a hold may")
+    return hold
 
 
 def read_answer(stored: bytes, signed: Signed, bench: Bench) -> Vote | Refusal:
@@ -94,11 +104,18 @@ def read_answer(stored: bytes, signed: Signed, bench: Bench) -> Vote | Refusal:
     return vote
 
 
-def tally(stored: bytes, answers: Sequence[Signed], bench: Bench) -> Tally | Refusal:
-    """Return how the hold in `stored` stands; answers that do not verify count for nothing."""
-    hold = read_hold(stored)
+def tally(
+    stored: bytes, answers: Sequence[Signed], bench: Bench, hold_id: str | None = None
+) -> Tally | Refusal:
+    """Return how the hold in `stored` stands; answers that do not verify count for nothing.
+
+    With `hold_id` it is a refusal that another one lies in that hold's place, whoever lifted it.
+    """
+    hold = read_hold(stored, bench.now_ms)
     if isinstance(hold, Refusal):
         return hold
+    if hold_id is not None and hold.hold_id != hold_id:
+        return Refusal(Reason.APPROVAL_INVALID, "another hold lies in its place")
     votes: dict[str, tuple[Vote, Signed]] = {}
     for signed in answers:
         vote = read_answer(stored, signed, bench)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from decider.approval.votes import read_hold
 from decider.decision.envelope import Envelope, Refused
 from decider.decision.parts import Track
 from decider.decision.verdict import Verdict
 from licet import telemetry
+from licet.hold import named_hold
 from licet.refusal import MESSAGE, Refusal
 from licet.tracing import parse_traceparent
 from licet.v1 import decider_pb2
@@ -60,7 +60,7 @@ def trace_verdict(
 
 def link_asked(track: Track, stored: bytes) -> None:
     """Link the decision to the one that asked people first, whichever process asked then or asks now."""
-    hold = read_hold(stored)
+    hold = named_hold(stored)
     asked = None if isinstance(hold, Refusal) else parse_traceparent(hold.traceparent)
     if asked is not None:
         track.span.link(asked)

@@ -272,7 +272,7 @@ class Case:
         else:
             link_asked(self.track, stored)
         answers = () if new else await self.parts.holds.answers(held.hold)
-        return tally(stored, answers, bench_of(in_force, self.moment.now_ms))
+        return tally(stored, answers, bench_of(in_force, self.moment.now_ms), held.hold.hold_id)
 
     async def _standing(self, envelope: Envelope, house: House, in_force: InForce) -> Standing:
         if not (envelope.method.guarded and envelope.method.spends):

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 
 import { isKeyRevoked } from "./beacon.mjs";
-import { holdId } from "./ids.mjs";
+import { holdId, holdId1 } from "./ids.mjs";
 import { strictParse, verify } from "./statement.mjs";
 import { Refused } from "./tree.mjs";
 
@@ -27,7 +27,7 @@ function readVote(proof, door, environment, now) {
   const approval = strictParse("Approval", payload);
   const hold = strictParse("Hold", holdBytes);
   const key = door.keys.keys.get(signed.key_id);
-  if (hold.version !== 1n || approval.version !== 1n) throw invalid("version");
+  if (![1n, 2n].includes(hold.version) || approval.version !== 1n) throw invalid("version");
   if (!approval.hold_sha256.equals(createHash("sha256").update(holdBytes).digest())) throw invalid("another hold");
   if (!SHARED.every((name) => same(approval[name], hold[name]))) throw invalid("hold and approval disagree");
   if (approval.environment !== environment) throw invalid("another environment");
@@ -35,7 +35,8 @@ function readVote(proof, door, environment, now) {
   if (approval.answer < 1 || approval.answer > 3 || now >= approval.not_after_ms) throw invalid("no answer, or ended");
   const needs = hold.requirements.map((/** @type {any} */ need) => [need.rule_id, need.role, Number(need.quorum)]);
   if (needs.some((/** @type {any} */ [, , quorum]) => quorum < 1)) throw invalid("waits for nobody");
-  if (hold.hold_id !== holdId(hold.spend_id, hold.call_digest, needs, hold.facts_json)) throw invalid("hold id");
+  const of1 = () => holdId1(hold.spend_id, hold.call_digest, needs, hold.facts_json);
+  if (hold.hold_id !== (hold.version === 1n ? of1() : holdId(holdBytes))) throw invalid("hold id");
   const theirs = needs.filter((/** @type {any} */ [, role]) => role === approval.role).map((/** @type {any} */ [rule]) => rule);
   if (!approval.rule_ids.every((/** @type {string} */ rule) => theirs.includes(rule))) throw invalid("other rules");
   return { hold, approval };

@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 
 import { u32 } from "./tree.mjs";
+import { Reader } from "./wire.mjs";
 
 const sha256 = (/** @type {(string | Buffer)[]} */ ...parts) => {
   const hash = createHash("sha256");
@@ -19,8 +20,20 @@ const prefixed = (/** @type {string | Buffer} */ part) => {
 export const spendId = (parts) =>
   sha256("licet-spend-v1\0", ...parts.map(prefixed)).subarray(0, 16).toString("hex");
 
-/** @param {string} spend @param {Buffer} callDigest @param {[string, string, number][]} needs @param {string} facts */
-export function holdId(spend, callDigest, needs, facts) {
+const UNNAMED = new Set([2, 15, 20]); // its id, its end, its trace
+
+/** Of a hold in its one encoding, version 2. @param {Buffer} hold */
+export function holdId(hold) {
+  const [reader, kept] = [new Reader(hold), /** @type {Buffer[]} */ ([])];
+  while (!reader.done) {
+    const start = reader.at;
+    if (!UNNAMED.has(reader.field().number)) kept.push(hold.subarray(start, reader.at));
+  }
+  return sha256("licet-hold-v2\0", ...kept).subarray(0, 16).toString("hex");
+}
+
+/** Of version 1. @param {string} spend @param {Buffer} callDigest @param {[string, string, number][]} needs @param {string} facts */
+export function holdId1(spend, callDigest, needs, facts) {
   const order = (/** @type {any} */ one, /** @type {any} */ other) =>
     Buffer.compare(Buffer.from(one[0]), Buffer.from(other[0])) ||
     Buffer.compare(Buffer.from(one[1]), Buffer.from(other[1])) || one[2] - other[2]; // prettier-ignore
@@ -44,7 +57,8 @@ export function checkId(vector) {
   const hex = (/** @type {string} */ text) => Buffer.from(text, "hex");
   const made = {
     spend: () => spendId(["environment", "tenant", "audience", "agent", "task_id", "call_id"].map((part) => vector[part])),
-    hold: () => holdId(vector.spend_id, hex(vector.call_digest), vector.requirements, vector.facts_json),
+    hold: () => holdId1(vector.spend_id, hex(vector.call_digest), vector.requirements, vector.facts_json),
+    "hold-v2": () => holdId(hex(vector.hold)),
     event: () => eventHash(hex(vector.prev_hash), hex(vector.event)),
     uuid7: () => uuid7(BigInt(vector.now_ms), hex(vector.random)),
   }[/** @type {string} */ (vector.id)]?.();

@@ -80,9 +80,9 @@ class Hold(_message.Message):
     AUDIENCE_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Version of this message: 1."""
+    """Version of this message: 2. Doors read version 1 too, which is named by less."""
     hold_id: _builtins.str
-    """32 lower hex digits."""
+    """32 lower hex digits: the name of all the rest but expires_at_ms and traceparent."""
     environment: _builtins.str
     """The environment."""
     spend_id: _builtins.str

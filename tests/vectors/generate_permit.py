@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from licet.beacon import read_beacon, succeeds  # noqa: E402 - the path to the tests comes first
 from licet.dsse import PayloadType  # noqa: E402
 from licet.event import ZERO_HASH, event_hash, uuid7  # noqa: E402
-from licet.hold import Requirement, hold_id  # noqa: E402
+from licet.hold import Requirement, hold_id, hold_id_1  # noqa: E402
 from licet.keys import read_keyset  # noqa: E402
 from licet.permit import Permit  # noqa: E402
 from licet.refusal import Refusal  # noqa: E402
@@ -310,6 +310,21 @@ HOLDS: dict[str, tuple[str, bytes, tuple[Requirement, ...], str]] = {
     ),
 }
 
+HOLDS_2: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "says_everything": {
+        "risk_flags": ["personal", "personal:email"],
+        "traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01",
+        "excluded_approvers": ["user-1", "user-2"],
+    },
+    "ends_later": {"expires_at_ms": NOW + 7_200_000},
+    "whatever_it_says_it_is": {"hold_id": "0" * 32},
+    "says_little": {"requirements": [], "text": "", "facts_json": "", "excluded_approvers": []},
+    "text_not_ascii": {"text": "Lösche B1 \U0001f4b6", "facts_json": '{"é":1}'},
+    # Longer than a length of one byte says.
+    "text_of_200_bytes": {"text": "x" * 200},
+}
+
 
 def ids(_: Artifacts) -> Iterator[tuple[str, Vector]]:
     for name, step in STEPS.items():
@@ -328,7 +343,7 @@ def ids(_: Artifacts) -> Iterator[tuple[str, Vector]]:
                 "call_digest": digest.hex(),
                 "requirements": demands,
                 "facts_json": facts,
-                "expected": hold_id(step, digest, needs, facts),
+                "expected": hold_id_1(step, digest, needs, facts),
             },
         )
     for name, event in {"first": b"event", "empty": b""}.items():
@@ -342,6 +357,10 @@ def ids(_: Artifacts) -> Iterator[tuple[str, Vector]]:
             },
         )
     random = bytes(range(10))
+    for name, changes in HOLDS_2.items():
+        hold = world.hold(world.decision(world.WIPE), **changes)
+        made = {"id": "hold-v2", "hold": canonical(hold).hex(), "expected": hold_id(hold)}
+        yield f"hold_2_{name}", made
     yield "uuid7", {"id": "uuid7", "now_ms": NOW, "random": random.hex(), "expected": uuid7(NOW, random)}
 
 

@@ -15,13 +15,14 @@ from licet.beacon import Beacon, HeldBeacon, read_beacon, succeeds
 from licet.catalog import Catalog, read_catalog
 from licet.dsse import PayloadType
 from licet.event import event_hash, uuid7
-from licet.hold import Requirement, hold_id
+from licet.hold import Requirement, hold_id, hold_id_1
 from licet.keys import KeySet, read_keyset
 from licet.permit import DoorState, Permit, Presented, examine
 from licet.refusal import Refusal
 from licet.revocation import NONE, Revocations, read_revocations
 from licet.spend import spend_id
 from licet.statement import parse_signed, verify
+from licet.v1.hold_pb2 import Hold
 from licet.v1.statement_pb2 import Signed
 
 HERE = Path(__file__).parent
@@ -157,7 +158,9 @@ def test_id_vector(path: Path) -> None:
         case "hold":
             needs = [Requirement(*need) for need in vector["requirements"]]
             digest = bytes.fromhex(vector["call_digest"])
-            result = hold_id(vector["spend_id"], digest, needs, vector["facts_json"])
+            result = hold_id_1(vector["spend_id"], digest, needs, vector["facts_json"])
+        case "hold-v2":
+            result = hold_id(Hold.FromString(bytes.fromhex(vector["hold"])))
         case "event":
             result = event_hash(bytes.fromhex(vector["prev_hash"]), bytes.fromhex(vector["event"])).hex()
         case "uuid7":

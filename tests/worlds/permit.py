@@ -16,7 +16,7 @@ from licet.beacon import Beacon, HeldBeacon, beacon_payload, read_beacon
 from licet.call import call_digest
 from licet.catalog import Catalog, Method, read_catalog
 from licet.dsse import PayloadType, SigningKey
-from licet.hold import Requirement, hold_id
+from licet.hold import HOLD_VERSION, HOLD_VERSION_1, Requirement, hold_id, hold_id_1
 from licet.identity import agent_id, audience_of
 from licet.keys import KeyRole, KeySet, PublicKey, make_keyset, read_keyset
 from licet.permit import DoorState, Permit, Presented, examine
@@ -367,7 +367,7 @@ REQUIREMENTS = (Requirement("wipe-needs-lead", "lead", 1), Requirement("wipe-nee
 def hold(made: Decision, **changes: Any) -> hold_pb2.Hold:
     """The hold that `made` was lifted from, except for its id, which is then that of its contents."""
     fields: dict[str, Any] = {
-        "version": 1,
+        "version": HOLD_VERSION,
         "environment": made.environment,
         "spend_id": made.spend_id,
         "call_digest": made.call_digest,
@@ -390,9 +390,16 @@ def hold(made: Decision, **changes: Any) -> hold_pb2.Hold:
     fields.update(changes)
     made_hold = hold_pb2.Hold(**fields)
     if "hold_id" not in changes:
-        needs = [Requirement(one.rule_id, one.role, one.quorum) for one in made_hold.requirements]
-        made_hold.hold_id = hold_id(made_hold.spend_id, made_hold.call_digest, needs, made_hold.facts_json)
+        made_hold.hold_id = id_of(made_hold)
     return made_hold
+
+
+def id_of(made: hold_pb2.Hold) -> str:
+    """The id of what a hold says, as its version has it."""
+    if made.version != HOLD_VERSION_1:
+        return hold_id(made)
+    needs = [Requirement(one.rule_id, one.role, one.quorum) for one in made.requirements]
+    return hold_id_1(made.spend_id, made.call_digest, needs, made.facts_json)
 
 
 def approval(held: hold_pb2.Hold, approver: str, role: str, **changes: Any) -> hold_pb2.Approval:

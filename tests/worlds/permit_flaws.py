@@ -676,13 +676,13 @@ for label, changes in {
     "of_another_environment": {"environment": "staging"},
     "of_other_facts": {"facts_json": '{"books": 2}'},
     "ended": {"expires_at_ms": NOW - 1_000},
-    "of_another_version": {"version": 2},
+    "of_another_version": {"version": 3},
     "that_excludes_the_approver": {"excluded_approvers": ["ada"]},
     "with_an_id_of_its_own": {"hold_id": "0" * 32},
     "that_waits_for_nobody": {"requirements": [{"rule_id": "r", "role": "lead", "quorum": 0}]},
 }.items():
     add(f"hold_{label}", _APPROVALS, INVALID, held(**changes), LAWFUL_WIPE, 37)
-_TWO_HOLDS = world.hold(_WIPE, text="another text, the same id")
+_TWO_HOLDS = world.hold(_WIPE, expires_at_ms=NOW + 7_200_000)  # the same id
 add(
     "two_holds_of_one_id",
     _APPROVALS,
@@ -760,3 +760,46 @@ def _named_otherwise() -> Scene:
 
 
 add("hold_id_that_the_decision_names_too", _APPROVALS, INVALID, _named_otherwise(), LAWFUL_WIPE, 37)
+
+_SAID: dict[str, Any] = {
+    "text": "Wipe B1",
+    "risk_flags": ["personal"],
+    "excluded_approvers": ["owner-1", "user-1"],
+    "traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01",
+}
+_FLAGGED = world.hold(world.decision(WIPE), **_SAID)
+_FLAGGED_WIPE = world.wipe_decision(hold_id=_FLAGGED.hold_id)
+
+
+def retold(**changes: Any) -> Scene:
+    """What people saw and signed says something else than the hold the decision names, under its id."""
+    said = world.hold(_FLAGGED_WIPE, **_SAID | {"hold_id": _FLAGGED.hold_id} | changes)
+    both = (world.approval(said, "ada", "lead"), world.approval(said, "cyd", "security"))
+    proofs = tuple(world.proof(said, one) for one in both)
+    return Scene(replace(world.approved_wipe(_FLAGGED_WIPE), approvals=proofs))
+
+
+LAWFUL_FLAGGED = retold()
+for label, changes in {
+    "text": {"text": "Tidy B1"},
+    "risk_flags": {"risk_flags": []},
+    "excluded_approvers": {"excluded_approvers": ["user-1"]},
+    "facts": {"facts_json": '{"books": 1}'},
+    "requirements": {"requirements": [{"rule_id": "wipe-needs-lead", "role": "lead", "quorum": 1}]},
+    "version": {"version": 1},
+}.items():
+    add(f"hold_with_another_{label}_under_its_id", _APPROVALS, INVALID, retold(**changes), LAWFUL_FLAGGED, 37)
+_OF_1 = world.hold(world.decision(WIPE), version=1)
+_WIPE_1 = world.wipe_decision(hold_id=_OF_1.hold_id)
+
+
+def of_1(**changes: Any) -> Scene:
+    """Decided, held and approved before an upgrade."""
+    held_1 = world.hold(_WIPE_1, version=1, **changes)
+    both = (world.approval(held_1, "ada", "lead"), world.approval(held_1, "cyd", "security"))
+    return Scene(
+        replace(world.approved_wipe(_WIPE_1), approvals=tuple(world.proof(held_1, one) for one in both))
+    )
+
+
+add("hold_of_version_1_with_other_facts", _APPROVALS, INVALID, of_1(facts_json='{"books": 2}'), of_1(), 37)

@@ -12,7 +12,7 @@ import pytest
 from examples.refund.fin.v1.finance_pb2 import IssueRefundResponse
 from licet.guard.guard import Call, Done, Effect
 from licet.guard.step import Spend
-from licet.hold import Requirement, hold_id
+from licet.hold import HOLD_VERSION, hold_id
 from licet.refusal import Reason, Refusal
 from licet.statement import PayloadType, artifact_sha256, canonical
 from licet.v1 import hold_pb2, keys_pb2
@@ -36,10 +36,8 @@ def privileged(tmp_path: Path) -> Iterator[GuardedTool]:
 
 def held(decision: Decision) -> hold_pb2.Hold:
     """The hold that this decision was lifted from."""
-    need = Requirement(RULE, ROLE, 1)
-    return hold_pb2.Hold(
-        version=1,
-        hold_id=hold_id(decision.spend_id, decision.call_digest, (need,), "{}"),
+    hold = hold_pb2.Hold(
+        version=HOLD_VERSION,
         environment=decision.environment,
         spend_id=decision.spend_id,
         call_digest=decision.call_digest,
@@ -57,6 +55,8 @@ def held(decision: Decision) -> hold_pb2.Hold:
         facts_json="{}",
         audience=decision.audience,
     )
+    hold.hold_id = hold_id(hold)
+    return hold
 
 
 def approve(tool: GuardedTool, hold: hold_pb2.Hold, **changes: Any) -> bytes:

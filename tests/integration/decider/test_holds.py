@@ -14,6 +14,7 @@ from licet.keyfile import read_signing_key
 from licet.metadata import DEV_IDENTITY
 from licet.refusal import Refusal
 from licet.statement import PayloadType, canonical
+from licet.streams import connect
 from licet.v1 import approvals_pb2, approvals_pb2_grpc
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY, DECISION_TYPE_HOLD
 from licet.v1.hold_pb2 import (
@@ -23,6 +24,7 @@ from licet.v1.hold_pb2 import (
     Approval,
     Hold,
 )
+from tests.integration.decider.test_decide import reason_of
 from tests.worlds.decisions import House, order, refund, start_house
 
 pytestmark = pytest.mark.asyncio
@@ -70,8 +72,6 @@ class Desk:
         return await self.send(self.signed(hold, who, *args, **changes))
 
     async def refused(self, hold: Hold, who: str, *args: Any, **changes: Any) -> str:
-        from tests.integration.decider.test_decide import reason_of
-
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await self.answer(hold, who, *args, **changes)
         return reason_of(error.value)
@@ -197,6 +197,51 @@ async def test_one_reject_ends_it_whoever_else_approved(house: House) -> None:
     response = await house.decide(refund(minor=82_000))
     assert (response.decision, response.refusal.reason) == (DECISION_TYPE_DENY, "HOLD_REJECTED")
     assert await desk.refused(hold, "ana@t1.example.com") == "HOLD_REJECTED"
+
+
+async def plant(house: House, place: Hold, record: bytes, answers: Any = ()) -> None:
+    """Write what nobody checks into the place of a hold, as whoever can write into the store."""
+    nc = await connect(house.ground.nats.settings("decider"), "test")
+    task = sha256(place.task_id.encode()).hexdigest()[:32]
+    subject = f"licet.config.dev.hold.{task}.{place.hold_id}"
+    await nc.jetstream().publish(f"{subject}.record", record)
+    for signed in answers:
+        await nc.jetstream().publish(f"{subject}.answer.{'0' * 32}", canonical(signed))
+    await nc.close()
+
+
+async def refused_as(house: House) -> tuple[str, ...]:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await house.decide(refund(minor=82_000))
+    return reason_of(error.value), error.value.code().name
+
+
+async def test_what_was_planted_in_the_place_of_a_hold_is_shown_to_nobody_and_lets_nothing_through(
+    house: House,
+) -> None:
+    desk = await desk_of(house)
+    hold = await held(house)
+    other = await held(house, 20_000, call_id="call-2")
+    status = await desk.answer(other, "lena")
+    told_otherwise, of_1, endless = Hold(), Hold(), Hold()
+    for made, changes in (
+        (told_otherwise, {"text": "Refund 1.00 USD for order O1"}),
+        (of_1, {"version": 1}),
+        (endless, {"expires_at_ms": now() + 48 * 3_600_000}),
+    ):
+        made.CopyFrom(hold)
+        made.MergeFrom(Hold(**changes))
+        await plant(house, hold, canonical(made))
+        assert await refused_as(house) == ("INTERNAL", "INTERNAL")
+        shown = [Hold.FromString(one.hold) for one in await desk.holds()]
+        assert hold.hold_id not in {one.hold_id for one in shown}
+        assert await desk.refused(made, "lena") == "APPROVAL_INVALID"
+    await plant(house, hold, status.hold, status.approvals)  # a lawful hold, lifted: of another call
+    assert await refused_as(house) == ("INTERNAL", "INTERNAL")
+    await plant(house, hold, canonical(hold))
+    assert await held(house) == hold
+    await desk.answer(hold, "lena")
+    assert (await house.decide(refund(minor=82_000))).decision == DECISION_TYPE_ALLOW
 
 
 async def test_escalating_lifts_nothing(house: House) -> None:

@@ -1,30 +1,37 @@
 """The flaws of approvals at the door stand in tests/worlds/permit_flaws.py; here is what they do not show."""
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.hold import (
     MAX_APPROVALS,
+    UNNAMED,
     Quota,
     Requirement,
     Vote,
     check_approvals,
     hold_id,
+    hold_id_1,
+    named_hold,
     open_requirements,
     read_approval,
     requirements_of,
 )
 from licet.refusal import Reason, Refusal
 from licet.revocation import RevocationKind, Revocations
-from licet.v1.hold_pb2 import ApprovalAnswer
+from licet.strict import canonical
+from licet.v1.hold_pb2 import ApprovalAnswer, Hold, HoldRequirement
 from tests.worlds import permit as world
 from tests.worlds.permit import ENVIRONMENT, KEYS, NOW, REQUIREMENTS
 
 DIGEST = bytes(range(32))
+HELD = world.hold(world.wipe_decision())
 NEEDS = st.lists(
     st.builds(Requirement, st.text(max_size=3), st.text(max_size=3), st.integers(1, 3)), max_size=3
 )
@@ -32,7 +39,7 @@ NEEDS = st.lists(
 
 def test_hold_id_is_the_one_of_the_protocol() -> None:
     """Computed once apart from this code: another language must come to the same."""
-    assert hold_id("a" * 32, DIGEST, REQUIREMENTS, "{}") == "ad2af1ee682d648c2ceea4c44edc92d9"
+    assert hold_id_1("a" * 32, DIGEST, REQUIREMENTS, "{}") == "ad2af1ee682d648c2ceea4c44edc92d9"
 
 
 @given(NEEDS, NEEDS, st.text(max_size=3), st.text(max_size=3))
@@ -43,14 +50,69 @@ def test_different_reasons_or_facts_are_different_holds(
         return sorted((need.rule_id, need.role, need.quorum) for need in needs)
 
     same = (key(one), facts) == (key(other), shown)
-    assert (hold_id("s", DIGEST, one, facts) == hold_id("s", DIGEST, other, shown)) is same
+    assert (hold_id_1("s", DIGEST, one, facts) == hold_id_1("s", DIGEST, other, shown)) is same
 
 
 def test_order_of_rules_does_not_change_the_hold() -> None:
-    assert hold_id("s", DIGEST, REQUIREMENTS, "") == hold_id("s", DIGEST, REQUIREMENTS[::-1], "")
+    assert hold_id_1("s", DIGEST, REQUIREMENTS, "") == hold_id_1("s", DIGEST, REQUIREMENTS[::-1], "")
 
 
-HELD = world.hold(world.wipe_decision())
+SCALARS: dict[int, st.SearchStrategy[Any]] = {
+    FieldDescriptor.CPPTYPE_STRING: st.text(max_size=3),
+    FieldDescriptor.CPPTYPE_UINT32: st.integers(0, 3),
+    FieldDescriptor.CPPTYPE_UINT64: st.integers(0, 3),
+    FieldDescriptor.CPPTYPE_INT64: st.integers(0, 3),
+    FieldDescriptor.CPPTYPE_MESSAGE: st.builds(
+        HoldRequirement,
+        rule_id=st.text(max_size=2),
+        role=st.text(max_size=2),
+        quorum=st.integers(0, 2),
+    ),
+}
+
+
+def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    one = SCALARS[field.cpp_type]
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        one = st.binary(max_size=3)
+    return st.lists(one, max_size=2) if field.is_repeated else one
+
+
+@pytest.mark.parametrize("name", [field.name for field in Hold.DESCRIPTOR.fields])
+@given(data=st.data())
+def test_whatever_a_hold_says_names_it_but_its_end_and_its_trace(name: str, data: st.DataObject) -> None:
+    """Every field there is, those added later too: one that is left out of the id must stand in UNNAMED."""
+    strategies = {field.name: value_of(field) for field in Hold.DESCRIPTOR.fields}
+    said = data.draw(st.fixed_dictionaries(strategies))
+    one = Hold(**said)
+    other = Hold(**said | {name: data.draw(strategies[name])})
+    same = name in UNNAMED or canonical(one) == canonical(other)
+    assert (hold_id(one) == hold_id(other)) is same
+
+
+def test_hold_id_of_version_2_is_that_of_the_bytes_without_three_fields() -> None:
+    """Made here without protobuf: version, id, environment, text, end and trace."""
+    front, text = b"\x08\x02", b"\x1a\x03dev" + b"\x6a\x02hi"
+    made = front + b"\x12\x01x" + text + b"\x78\x07" + b"\xa2\x01\x01t"
+    assert canonical(Hold.FromString(made)) == made
+    named = sha256(b"licet-hold-v2\0" + front + text).hexdigest()[:32]
+    assert hold_id(Hold.FromString(made)) == named
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"text": "Tidy B1", "hold_id": HELD.hold_id}, "not that of its contents"),
+        ({"version": 1}, "version 1: make the call again"),
+        ({"version": 3}, "version 3"),
+    ],
+)
+def test_record_that_is_misnamed_or_of_another_version_is_no_hold(changes: dict[str, Any], why: str) -> None:
+    refusal = named_hold(canonical(world.hold(world.wipe_decision(), **changes)))
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.APPROVAL_INVALID
+    assert why in refusal.detail
+    assert named_hold(canonical(HELD)) == HELD
 
 
 def vote(approver: str, role: str, **changes: Any) -> Vote:

@@ -42,6 +42,7 @@ from licet.v1.decision_pb2 import (
     DECISION_TYPE_DENY,
     DECISION_TYPE_HOLD,
 )
+from licet.v1.hold_pb2 import Hold
 from tests.worlds.decisions import GET_ORDER, POLICY, REFUND, REFUND_BOT, refund
 from tests.worlds.policies import ALLOW, SCHEMA, ask
 
@@ -158,13 +159,35 @@ def test_hold_names_exactly_this_call_and_excludes_who_asked(envelope: Envelope)
     assert (hold.call_digest, hold.spend_id) == (envelope.call_digest, envelope.spend_id)
     assert {"ana", "refund-bot"} <= set(hold.excluded_approvers)
     assert hold.text == "Refund 50.00 USD for order O1"
-    again = usable(decide(envelope, FACTS, Held((LEAD,)), in_force(), replace(MOMENT, decision_id="e" * 32)))
-    assert again.hold is not None
-    assert again.hold.hold_id == hold.hold_id
-    other_facts = replace(FACTS, attributes={"tenant": "t1", "version": 4})
-    changed = usable(decide(envelope, other_facts, Held((LEAD,)), in_force(), MOMENT))
-    assert changed.hold is not None
-    assert changed.hold.hold_id != hold.hold_id
+
+
+def hold_of(envelope: Envelope, facts: Facts = FACTS, *needs: Requirement, **moment: Any) -> Hold:
+    verdict = decide(envelope, facts, Held(needs or (LEAD,)), in_force(), replace(MOMENT, **moment))
+    hold = usable(verdict).hold
+    assert hold is not None
+    return hold
+
+
+def test_same_decision_asked_again_finds_the_same_hold_and_one_that_says_more_another(
+    envelope: Envelope,
+) -> None:
+    hold = hold_of(envelope)
+    later = {"decision_id": "e" * 32, "now_ms": NOW + 5_000, "traceparent": f"00-{'3' * 32}-{'4' * 16}-01"}
+    again = hold_of(envelope, **later)
+    assert (again.hold_id, again.text) == (hold.hold_id, hold.text)
+    assert again.traceparent != hold.traceparent
+    others = [
+        hold_of(envelope, replace(FACTS, attributes={"tenant": "t1", "version": 4})),
+        hold_of(replace(envelope, risk_flags=("personal",))),
+        hold_of(replace(envelope, risk_flags=("secret",))),  # its text is withheld besides
+        hold_of(replace(envelope, editors=("lena",))),
+        hold_of(replace(envelope, resource="order:O2")),
+        hold_of(envelope, FACTS, replace(LEAD, quorum=2)),
+    ]
+    assert len({hold.hold_id, *(one.hold_id for one in others)}) == 1 + len(others)
+    orders = ("r1", "r2"), ("r2", "r1")
+    both = [hold_of(envelope, FACTS, *(replace(LEAD, rule_id=one) for one in order)) for order in orders]
+    assert both[0].hold_id == both[1].hold_id
 
 
 def test_privileged_call_is_held_by_the_catalog_whatever_the_rules_say(tmp_path: Path) -> None:

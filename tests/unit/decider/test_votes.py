@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from decider.approval.votes import Bench, HoldState, Tally, tally
-from licet.hold import Requirement, hold_id
+from licet.hold import HOLD_VERSION, Requirement, hold_id
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.refusal import Refusal
 from licet.revocation import NONE, RevocationKind, Revocations
@@ -45,11 +45,9 @@ KEYS = KeySet(
 
 
 def hold(quorum: int = 1, **changes: Any) -> Hold:
-    need = Requirement("r", "lead", quorum)
     values: dict[str, Any] = {
-        "version": 1,
+        "version": HOLD_VERSION,
         "environment": "dev",
-        "hold_id": hold_id("5" * 32, b"d" * 32, (need,), "{}"),
         "spend_id": "5" * 32,
         "call_digest": b"d" * 32,
         "facts_json": "{}",
@@ -58,7 +56,9 @@ def hold(quorum: int = 1, **changes: Any) -> Hold:
         "requirements": [HoldRequirement(rule_id="r", role="lead", quorum=quorum)],
         "excluded_approvers": ["c"],
     } | changes
-    return Hold(**values)
+    made = Hold(**values)
+    made.hold_id = made.hold_id or hold_id(made)
+    return made
 
 
 def answer(waiting: Hold, who: str, given: int = APPROVAL_ANSWER_APPROVE, **changes: Any) -> Signed:
