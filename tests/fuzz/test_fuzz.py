@@ -1,4 +1,4 @@
-"""Each fuzz target keeps its invariant for half a minute, and for longer under `make soak`.
+"""Each fuzz target keeps its invariant for some seconds, and for minutes under `make soak` (ADR 0202).
 
 LICET_FUZZ_SECONDS and LICET_SOAK_FUZZ_SECONDS set the times of one target; targets share nothing, so workers
 run them side by side.
@@ -18,8 +18,10 @@ HERE = Path(__file__).parent
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in HERE.glob("fuzz_*.py"))
 SOAK_ONLY = frozenset({"ceilings"})
 """What they read is signed, and the arguments beside it were walked, which has a target of its own."""
-SECONDS = int(os.environ.get("LICET_FUZZ_SECONDS", "30"))
+SECONDS = int(os.environ.get("LICET_FUZZ_SECONDS", "6"))
 SOAK_SECONDS = int(os.environ.get("LICET_SOAK_FUZZ_SECONDS", "300"))
+FEWEST_RUNS = 100
+"""A count, no rate: the slowest target makes ten times as many in its seconds on a machine four times slower."""
 BROKEN = '''"""Never more than two bytes: broken on purpose."""
 INSTRUMENT = ["json"]
 def seeds(): return []
@@ -44,7 +46,7 @@ def check(target: str, seconds: int, artifacts: Path) -> None:
     done = run(HERE, target, seconds, artifacts)
     assert (done.returncode, list(artifacts.iterdir())) == (0, []), done.stderr[-4000:]
     runs = int(done.stderr.rpartition("stat::number_of_executed_units: ")[2].split()[0])
-    assert runs > 100 * seconds, "too slow to find anything"
+    assert runs > FEWEST_RUNS, "too slow to find anything"
 
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if target not in SOAK_ONLY])
