@@ -19,6 +19,7 @@ from decider.decision.admit import admit, admit_facts
 from decider.decision.answer import link_asked, response_of, trace_verdict
 from decider.decision.decide import (
     decide,
+    kept_out,
     narrow_verdict,
     overbooked,
     resume,
@@ -28,6 +29,7 @@ from decider.decision.decide import (
 from decider.decision.decision_input import recorded_input
 from decider.decision.envelope import Envelope, House, Refused, asked_of, build_envelope
 from decider.decision.facts_reader import read_facts
+from decider.decision.flags import flagged
 from decider.decision.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
 from decider.decision.mint import PERMITTING, mint
 from decider.decision.modify import EDIT_RULE, Edited, changes_of, narrowed
@@ -35,7 +37,6 @@ from decider.decision.parts import Parts, Track
 from decider.decision.record import KINDS, asked_fields, failure_event, verdict_event
 from decider.decision.rounds import Standing, standing_of
 from decider.decision.verdict import Facts, Moment, Verdict, deny
-from decider.egress import inspect
 from decider.in_force.in_force import InForce
 from decider.notices.notice import NoticeKind, notice_of
 from decider.policy.candidate import Opinion, opinion
@@ -57,7 +58,7 @@ from licet.v1.decider_pb2 import DecideRequest, DecideResponse
 logger = logging.getLogger(__name__)
 
 MAX_INLINE_BYTES: Final = 16 << 10
-"""Arguments up to this size are read for secrets on the event loop, larger ones in a thread, in bytes."""
+"""Arguments up to this size are read on the event loop, larger ones in a thread, in bytes."""
 
 MAX_NARROWINGS: Final = 5
 """How often one call is narrowed, by rules once and by people, before it is denied."""
@@ -172,11 +173,13 @@ class Case:
         self.envelope = envelope = admitted
         try:
             facts, standing = await self._present(envelope, house, in_force)
-            if isinstance(facts, Refusal):
+            if isinstance(facts, Refusal) and facts.reason is not Reason.RESOURCE_UNKNOWN:
                 return facts
             if standing != Standing(self.moment.round, self.moment.executed):
                 self.moment = replace(self.moment, round=standing.round, executed=standing.executed)
             self.seen = seen = await self.parts.limits.look(self._wish(envelope, in_force))
+            if isinstance(facts, Refusal):
+                return kept_out(envelope, facts, seen, in_force, self.moment)
             relations = await related(self.parts.relations, envelope, in_force)
             if isinstance(relations, Refusal):
                 return relations
@@ -184,7 +187,7 @@ class Case:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
         mismatch = admit_facts(envelope, facts)
         if mismatch is not None:
-            return deny(envelope, mismatch, in_force, self.moment)
+            return kept_out(envelope, mismatch, seen, in_force, self.moment)
         call = rule_call(envelope, facts, house, {**seen.context, **relations})
         self.asked_rules = self.asked_rules or (call, frozenset())  # of a narrowed call, what was asked first
         verdict = self._ruled(envelope, facts, call, in_force, seen=seen, modify=modify)
@@ -382,19 +385,3 @@ def _changes(
     if isinstance(why, Edited):
         return why.changes, (EDIT_RULE,)
     return changes_of(why.rule_ids, in_force.bundle.terms, asked.method.path), why.rule_ids
-
-
-async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:
-    """Return the envelope with the risk flags of its arguments; large ones are read beside the loop."""
-    if len(envelope.arguments.canonical) <= MAX_INLINE_BYTES:
-        return flag(envelope, in_force)
-    return await asyncio.to_thread(flag, envelope, in_force)
-
-
-def flag(envelope: Envelope, in_force: InForce) -> Envelope:
-    """Return the envelope with what the egress check found in its arguments, less what the bundle expects."""
-    report = inspect(envelope.arguments, allowed=in_force.bundle.egress.get(envelope.method.path))
-    if not report.findings and (report.flags, frozenset()) == (envelope.risk_flags, envelope.flagged):
-        return envelope
-    paths = frozenset(finding.path for finding in report.findings)
-    return replace(envelope, risk_flags=report.flags, flagged=paths)

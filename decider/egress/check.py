@@ -15,7 +15,7 @@ from typing import Final
 
 from decider.egress.credential import credential, entropy, repeated, secret_name
 from decider.egress.phone import phones
-from decider.egress.reading import Reading, Readings, readable
+from decider.egress.reading import Bounds, Reading, Readings, bounds_of
 from decider.egress.rulebook import Kind, Rule, RuleBook, packaged
 from licet.call import Arguments
 from licet.call.arguments import key_text
@@ -31,6 +31,8 @@ MIN_CHARACTERS: Final = 7
 """Shorter texts hold nothing that a rule looks for; together with others they are read all the same."""
 MAX_TRIES: Final = 2_000
 """How many finds of one rule in one reading are checked; more, and the call is `unchecked`."""
+MIN_TRIES: Final = 20
+"""How many are checked in any case, so that nobody buries a secret under numbers."""
 NEAR: Final = 60
 """How far from a number a word may stand that says what it is, in characters."""
 
@@ -68,12 +70,22 @@ class Report:
         return tuple(sorted(flags if self.whole else flags | {UNCHECKED}))
 
 
-def inspect(arguments: Arguments, *, allowed: Allowed | None = None, rules: RuleBook | None = None) -> Report:
-    """Return what the arguments of a call hold that may have to stay inside."""
+def inspect(
+    arguments: Arguments,
+    *,
+    allowed: Allowed | None = None,
+    rules: RuleBook | None = None,
+    bounds: Bounds | None = None,
+) -> Report:
+    """Return what the arguments of a call hold that may have to stay inside.
+
+    `bounds` are those of `bounds_of` where nobody says otherwise.
+    """
+    readings = Readings(bounds or bounds_of(len(arguments.canonical)))
     fields: dict[str, list[str]] = {}
-    for path, text in _texts((), arguments.values):
+    for path, text in _texts((), arguments.values, readings):
         fields.setdefault(".".join(path), []).append(text)
-    return inspect_fields(fields, allowed=allowed, rules=rules)
+    return _inspected(fields, allowed or {}, packaged() if rules is None else rules, readings)
 
 
 def inspect_text(text: str, *, path: str = "text", rules: RuleBook | None = None) -> Report:
@@ -85,8 +97,13 @@ def inspect_fields(
     fields: Mapping[str, list[str]], *, allowed: Allowed | None = None, rules: RuleBook | None = None
 ) -> Report:
     """Return what fields hold: texts by path, several where a field repeats."""
-    book = packaged() if rules is None else rules
-    readings = Readings()
+    readings = Readings(bounds_of(sum(len(text) for texts in fields.values() for text in texts)))
+    return _inspected(fields, allowed or {}, packaged() if rules is None else rules, readings)
+
+
+def _inspected(
+    fields: Mapping[str, list[str]], allowed: Allowed, book: RuleBook, readings: Readings
+) -> Report:
     findings: set[Finding] = set()
     for path, texts in fields.items():
         for text in texts:
@@ -101,7 +118,7 @@ def inspect_fields(
         together = _found(book, readings, "".join(texts), WHOLE, _SEAM.join(texts))
         known = {finding.rule_id for finding in findings}
         findings |= {finding for finding in together if finding.rule_id not in known}
-    kept = (finding for finding in findings if not _is_allowed(finding, allowed or {}))
+    kept = (finding for finding in findings if not _is_allowed(finding, allowed))
     return Report(tuple(sorted(kept)), whole=not readings.cut)
 
 
@@ -119,21 +136,21 @@ def _is_allowed(finding: Finding, allowed: Allowed) -> bool:
 
 
 def _texts(
-    path: tuple[str, ...], value: Value | Mapping[str, Value]
+    path: tuple[str, ...], value: Value | Mapping[str, Value], readings: Readings
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield every text with the path of its field; keys of a map are texts too, and never part of a path."""
     if isinstance(value, MapValue):
         for key, part in value.items():
             yield path, key_text(key)
-            yield from _texts(path, part)
+            yield from _texts(path, part, readings)
     elif isinstance(value, Mapping):
         for name, part in value.items():
-            yield from _texts((*path, key_text(name)), part)
+            yield from _texts((*path, key_text(name)), part, readings)
     elif isinstance(value, ListValue):
         for item in value.items:
-            yield from _texts(path, item)
+            yield from _texts(path, item, readings)
     elif isinstance(value, bytes):
-        yield from ((path, text) for text in readable(value))
+        yield from ((path, text) for text in readings.text_of(value))
     elif value is not None and not isinstance(value, bool):
         yield path, str(value)
 
@@ -143,7 +160,10 @@ def _found(book: RuleBook, readings: Readings, text: str, path: str, pieces: str
     for reading in readings.of(text, pieces):
         encoded = reading.text.encode("utf-8", "replace")
         for rule in book.worth_trying(reading.text, joined=reading.joined):
-            kind, whole = phones(reading.text, path) if rule.is_phone else _kind(rule, reading, encoded, path)
+            if rule.is_phone:
+                kind, whole = phones(reading.text, path)
+            else:
+                kind, whole = _kind(rule, reading, encoded, path, readings)
             readings.cut = readings.cut or not whole
             if kind is not None:
                 findings.add(Finding(rule.rule_id, kind, path))
@@ -151,14 +171,17 @@ def _found(book: RuleBook, readings: Readings, text: str, path: str, pieces: str
     return {f for f in findings if f.kind is not Kind.POSSIBLE or f.rule_id not in sure}
 
 
-def _kind(rule: Rule, reading: Reading, encoded: bytes, path: str) -> tuple[Kind | None, bool]:
+def _kind(
+    rule: Rule, reading: Reading, encoded: bytes, path: str, readings: Readings
+) -> tuple[Kind | None, bool]:
     """Return how the best find of a rule is to be taken, None for no find; and whether all were checked."""
     best: Kind | None = None
     pattern, position = rule.pattern_joined if reading.joined else rule.pattern, 0
-    for _ in range(MAX_TRIES):
+    for _ in range(min(MAX_TRIES, max(MIN_TRIES, readings.tries))):
         match = pattern.search(encoded, position)
         if match is None:
             return best, True
+        readings.tries -= 1
         groups = tuple(_text(group) for group in match.groups() if group is not None)
         if _holds(rule, groups) and not (reading.joined and groups[-1] in reading.pieces):
             near = encoded[max(0, match.start() - NEAR) : match.end() + NEAR]

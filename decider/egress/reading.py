@@ -2,7 +2,9 @@
 
 Each reading is the whole text, or a run of it, after undoing one thing: percent encoding, HTML references,
 backslash escapes, invisible characters and look-alike forms (NFKC), base64, base64url, base32, hex, gzip and
-zlib, letters set apart, pieces set apart. Readings are read again, `MAX_DEPTH` deep.
+zlib, letters set apart, pieces set apart. Readings are read again, `MAX_DEPTH` deep; what
+is wrapped once more is noted as not read. One is undone when the one before it has been read, so that what a
+text may be made to hold is bounded by `Bounds`.
 
 Not undone: encryption, ciphers of letters (rot13), reversed text, words of another language, images, and
 values divided among several calls.
@@ -15,16 +17,27 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 MAX_DEPTH: Final = 3
 """How many things are undone one after another."""
+MAX_MASKS: Final = 8
+"""How many masks (percent encoding, references, escapes, the unseen) are taken off the deepest reading."""
 MAX_READINGS: Final = 400
 """How many readings one call has at most."""
 MAX_READ_BYTES: Final = 3 << 20
 """How many characters all readings of one call have at most."""
+FREE_BYTES: Final = 128 << 10
+"""How many characters the readings of even the smallest call may have …"""
+TIMES_LARGER: Final = 16
+"""… and how many more for each byte of its arguments: a small call cannot cost what a large one does."""
+MAX_TRIES_IN_ALL: Final = 40_000
+"""How many finds are checked in one call; then a few of each rule in each reading."""
+MADE_TIMES: Final = 4
+"""How many times the characters that may be read may be unpacked, what is no text or was read before too."""
 MAX_INFLATED_BYTES: Final = 256 << 10
 """How much of a compressed run is read, in bytes."""
 
@@ -46,12 +59,34 @@ _LOOK_ALIKE: Final = str.maketrans(
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the check of one call may take: readings, their characters, finds that are checked."""
+
+    readings: int = MAX_READINGS
+    characters: int = MAX_READ_BYTES
+    tries: int = MAX_TRIES_IN_ALL
+
+
+AT_ONCE: Final = Bounds(readings=40, characters=16 << 10, tries=200)
+"""What may be read on the event loop, about 10 ms; a call that takes more is read again beside it."""
+
+
+def bounds_of(size: int) -> Bounds:
+    """Return what the check of arguments of so many bytes may take."""
+    return Bounds(characters=min(MAX_READ_BYTES, FREE_BYTES + TIMES_LARGER * size))
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One way to read a text."""
 
     text: str
     pieces: str = ""
     """Where it was put together from pieces: these, as they stood. Words may have run together in `text`."""
+    whole: bool = True
+    """False for the beginning of what a compressed run holds."""
+    made: int = 0
+    """How many bytes were unpacked for it; `text` is empty where they are no text."""
 
     @property
     def joined(self) -> bool:
@@ -60,20 +95,27 @@ class Reading:
 
 
 class Readings:
-    """All readings of the texts of one call, within its limits; `cut` says that a limit was met."""
+    """All readings of the texts of one call, within its bounds; `cut` says that one was met."""
 
-    def __init__(self) -> None:
-        self._left_bytes = MAX_READ_BYTES
-        self._left = MAX_READINGS
+    def __init__(self, bounds: Bounds = Bounds()) -> None:
+        self._left_bytes, self._left = bounds.characters, bounds.readings
+        self._left_made = MADE_TIMES * bounds.characters
+        self.tries = bounds.tries
+        """How many finds may still be checked."""
         self.cut = False
 
     def of(self, text: str, pieces: str = "") -> Iterator[Reading]:
         """Yield the readings of a text, itself first, each once."""
         seen: set[tuple[str, bool]] = set()
-        waiting = [(Reading(text, pieces), 0)]
-        while waiting:
-            reading, depth = waiting.pop()
-            if (reading.text, reading.joined) in seen:
+        making = [iter((Reading(text, pieces),))]
+        while making:
+            reading = next(making[-1], None)
+            if reading is None:
+                making.pop()
+                continue
+            if not self._charged(reading):
+                return
+            if not reading.text or (reading.text, reading.joined) in seen:
                 continue
             if self._left <= 0 or self._left_bytes < len(reading.text):
                 self.cut = True
@@ -82,24 +124,66 @@ class Readings:
             self._left_bytes -= len(reading.text)
             seen.add((reading.text, reading.joined))
             yield reading
-            if depth < MAX_DEPTH:
-                waiting.extend((made, depth + 1) for made in _undone(reading))
+            if len(making) <= MAX_DEPTH:
+                making.append(_undone(reading))
+            elif len(making) == MAX_DEPTH + 1:
+                making.append(self._deeper(reading, seen))
+
+    def text_of(self, data: bytes) -> Iterator[str]:
+        """Yield the text that bytes of the arguments hold, if they hold one."""
+        if self._left_made < 0:
+            self.cut = True
+            return
+        for reading in readable(data):
+            if self._charged(reading) and reading.text:
+                yield reading.text
+
+    def _charged(self, reading: Reading) -> bool:
+        self._left_made -= max(reading.made, len(reading.text))
+        self.cut = self.cut or not reading.whole or self._left_made < 0
+        return self._left_made >= 0
+
+    def _deeper(self, reading: Reading, seen: AbstractSet[tuple[str, bool]]) -> Iterator[Reading]:
+        """Yield the deepest reading without any mask; note what is packed once more than is undone."""
+        text = reading.text
+        for _ in range(MAX_MASKS):
+            changed = next(_unmasked(text), text)
+            if changed == text:
+                break
+            text = changed
+        else:
+            self.cut = True
+        yield Reading(text, reading.pieces)
+        for made in _decoded(text):
+            if not self._charged(made):
+                return
+            if made.text and (made.text, False) not in seen:
+                self.cut = True
+                return
 
 
 def _undone(reading: Reading) -> Iterator[Reading]:
     text = reading.text
-    for undo in (_plain, _percent, _references, _escapes):
-        changed = undo(text)
-        if changed != text:
-            yield Reading(changed, reading.pieces)
+    for changed in _unmasked(text):
+        yield Reading(changed, reading.pieces)
     if not reading.joined:
         for squeezed in _squeezed(text):
             if squeezed != text:
                 yield Reading(squeezed, text)
+    yield from _decoded(text)
+
+
+def _unmasked(text: str) -> Iterator[str]:
+    for undo in (_plain, _percent, _references, _escapes):
+        changed = undo(text)
+        if changed != text:
+            yield changed
+
+
+def _decoded(text: str) -> Iterator[Reading]:
     for pattern, decode in _ENCODED:
         for run in pattern.finditer(text):
-            for decoded in decode(run.group()):
-                yield Reading(decoded)
+            yield from decode(run.group())
 
 
 def _plain(text: str) -> str:
@@ -141,24 +225,25 @@ def _squeezed(text: str) -> Iterator[str]:
     yield _BETWEEN.sub("", text)
 
 
-def readable(data: bytes) -> Iterator[str]:
-    """Yield the text that bytes hold, if they hold one; compressed bytes are inflated first."""
+def readable(data: bytes) -> Iterator[Reading]:
+    """Yield the text that bytes hold, empty if they hold none; compressed bytes are inflated first."""
+    whole = True
     if data[:2] in {b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"}:
         inflater = zlib.decompressobj(wbits=47)
         try:
             data = inflater.decompress(data, MAX_INFLATED_BYTES)
         except zlib.error:
             return
+        whole = not inflater.unconsumed_tail and not inflater.unused_data.strip(b"\0")
     encoding = "utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8"
     if encoding == "utf-8" and data[1:8:2].count(0) >= 3:
         encoding = "utf-16-le"
     text = data.decode(encoding, "replace")
     shown = sum(char.isprintable() or char.isspace() for char in text) - text.count("\ufffd")
-    if text and shown >= 0.85 * len(text):
-        yield text
+    yield Reading(text if shown >= 0.85 * len(text) else "", whole=whole, made=len(data))
 
 
-def _from_base64(run: str) -> Iterator[str]:
+def _from_base64(run: str) -> Iterator[Reading]:
     packed = "".join(run.split()).rstrip("=").replace("-", "+").replace("_", "/")
     whole = packed[: len(packed) // 4 * 4 + (len(packed) % 4 if len(packed) % 4 != 1 else 0)]
     try:
@@ -168,7 +253,7 @@ def _from_base64(run: str) -> Iterator[str]:
     yield from readable(data)
 
 
-def _from_base32(run: str) -> Iterator[str]:
+def _from_base32(run: str) -> Iterator[Reading]:
     packed = run.rstrip("=")
     try:
         data = base64.b32decode(packed + "=" * (-len(packed) % 8))
@@ -177,12 +262,12 @@ def _from_base32(run: str) -> Iterator[str]:
     yield from readable(data)
 
 
-def _from_hex(run: str) -> Iterator[str]:
+def _from_hex(run: str) -> Iterator[Reading]:
     digits = re.sub(r"0x|\\x|[ :,-]", "", run)
     yield from readable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
 
 
-_ENCODED: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[str]]], ...]] = (
+_ENCODED: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[Reading]]], ...]] = (
     (_BASE64, _from_base64),
     (_BASE32, _from_base32),
     (_HEX, _from_hex),

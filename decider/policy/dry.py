@@ -27,10 +27,10 @@ from decider.catalog.descriptors import Descriptors
 from decider.catalog.mcp import McpTools
 from decider.catalog.tools import read_tools
 from decider.decision.admit import admit, admit_facts
-from decider.decision.case import flag
 from decider.decision.decide import decide, narrow_verdict, shadowed_until_ms, unnarrowed
 from decider.decision.envelope import Envelope, House, Refused, build_envelope
 from decider.decision.facts import read_answer, source_of
+from decider.decision.flags import flag
 from decider.decision.modify import changes_of, narrowed
 from decider.decision.record import failure_event, verdict_event
 from decider.decision.verdict import Facts, Moment, Verdict, deny

@@ -1,5 +1,6 @@
 """The egress check: what is found, however it is dressed, and that what is found is told nowhere."""
 
+import asyncio
 import base64
 import gzip
 import html
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decider.egress import UNCHECKED, Kind, inspect_fields, inspect_text, packaged, read_rules
+from decider.egress.beside import MAX_INLINE_BYTES, Beside
 from decider.egress.check import WHOLE, inspect
-from decider.egress.reading import MAX_READ_BYTES, Readings
+from decider.egress.reading import MAX_INFLATED_BYTES, MAX_READ_BYTES, Readings, bounds_of
+from licet.call import Arguments
 from licet.call.strict_json import read_json
 from licet.refusal import Refusal
 
@@ -254,6 +257,72 @@ def test_readings_end_for_text_that_decodes_for_ever() -> None:
     for _ in range(9):
         text = base64.b64encode(text.encode()).decode()
     assert len(list(Readings().of(text))) < 100
+
+
+def packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), 9)).decode()
+
+
+def wrapped(text: str, layers: int) -> str:
+    for _ in range(layers):
+        text = base64.b64encode(f"see {text}".encode()).decode()
+    return text
+
+
+def test_layer_more_than_is_undone_does_not_pass_as_checked() -> None:
+    assert inspect_text(wrapped(CANARY, 3)).flags == ("secret", FLAG)
+    assert inspect_text(wrapped(CANARY, 4)).flags == (UNCHECKED,)
+    assert inspect_text(wrapped("the usual summary", 3)).flags == ()
+
+
+def test_end_of_a_compressed_run_that_is_not_read_does_not_pass_as_checked() -> None:
+    long = "a b c " * (MAX_INFLATED_BYTES // 6 + 1)
+    assert UNCHECKED in inspect_fields({"a": [packed(long + CANARY)], "b": ["x " * 50_000]}).flags
+    two = gzip.compress(b"the usual summary") + gzip.compress(CANARY.encode())
+    assert inspect_text(base64.b64encode(two).decode()).flags == (UNCHECKED,)
+    assert inspect_text(packed(f"the usual summary, {CANARY}")).flags == ("secret", FLAG)
+
+
+@pytest.mark.parametrize("filling", ["the same words ", "\x01\x02\x03"], ids=["text", "no text"])
+def test_small_call_cannot_be_made_to_hold_much(filling: str) -> None:
+    bombs = " ".join(packed(f"{number} " + filling * 80_000) for number in range(12))
+    bounds = bounds_of(len(bombs))
+    readings = Readings(bounds)
+    assert sum(len(reading.text) for reading in readings.of(bombs)) <= bounds.characters < 1 << 20
+    assert readings.cut
+
+
+def test_secret_buried_under_numbers_is_found_all_the_same() -> None:
+    cards = "4111 1111 1111 1112 " * 2_000
+    report = inspect_fields({f"f{number}": [cards] for number in range(9)} | {"note": [CANARY]})
+    assert {FLAG, UNCHECKED} <= set(report.flags)
+
+
+def arguments_of(text: str) -> Arguments:
+    schema = '{"type":"object","additionalProperties":false,"properties":{"note":{"type":"string"}}}'
+    read = read_json(schema, ('{"note": "' + text + '"}').encode())
+    assert not isinstance(read, Refusal)
+    return read
+
+
+@pytest.mark.asyncio
+async def test_small_call_that_takes_long_is_read_beside_the_loop() -> None:
+    bombs = " ".join(packed(f"{number} " + "key= token: " * 4_000 + CANARY) for number in range(4))
+    assert len(bombs) < MAX_INLINE_BYTES
+    reading = asyncio.ensure_future(Beside().inspect(arguments_of(bombs)))
+    turns = 0
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert FLAG in reading.result().flags
+    assert turns > 5
+
+
+@pytest.mark.asyncio
+async def test_call_that_would_wait_too_long_to_be_read_does_not_pass_as_checked() -> None:
+    crowded = Beside(max_waiting=0)
+    assert (await crowded.inspect(arguments_of("x " * MAX_INLINE_BYTES))).flags == (UNCHECKED,)
+    assert (await crowded.inspect(arguments_of("please send the usual summary"))).flags == ()
 
 
 @settings(max_examples=150, deadline=None)
