@@ -30,7 +30,7 @@ from licet.guard.ledger import (
 BUSY_TIMEOUT_S: Final = 5.0
 """How long a transaction waits for the write lock before the ledger counts as unavailable."""
 
-_NOW_US: Final = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000"
+_NOW_US: Final = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 _EXEC_ROW: Final = """
   SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
   FROM licet_spend WHERE spend_id = ? AND state = 'EXEC'

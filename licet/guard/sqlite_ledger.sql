@@ -7,7 +7,7 @@
 -- Rows from before the guard become the numbered entries of one spend of their own.
 INSERT INTO licet_spend (spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us)
 SELECT {before}, 0, 'EXEC', count(*), x'', '', '', 'before-licet',
-  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000
+  CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000
 FROM {ledger} HAVING count(*) > 0;
 
 WITH numbered AS MATERIALIZED (SELECT rowid AS row, row_number() OVER (ORDER BY rowid) AS number FROM {ledger})

@@ -4,9 +4,9 @@ way.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from licet.beacon import HeldBeacon, read_beacon
 from licet.embedded.nats_accounts import SETUP, sidecar_user
@@ -30,6 +30,7 @@ from tests.worlds.guarded_tool import QuickMint
 from tests.worlds.mint import AGENT, ENVIRONMENT, REFUND, now_ms, refund
 
 TOOLS = ("finance", "crm")
+Heard = TypeVar("Heard")
 
 
 class NatsWorld:
@@ -83,6 +84,24 @@ class NatsWorld:
                 with contextlib.suppress(StoreUnavailable):
                     found = await self.messages(stream)
         return found
+
+
+async def hears(
+    say: Callable[[], Awaitable[None]], heard: asyncio.Queue[Heard], what: Callable[[Heard], bool]
+) -> Heard:
+    """Say something again until `what` was heard: return that.
+
+    A message that no stream keeps is lost where nobody listens yet, and a server may learn of a listener in
+    another account only after that one's flush came back.
+    """
+    async with asyncio.timeout(60):
+        while True:
+            await say()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    while not what(item := await heard.get()):
+                        pass
+                    return item
 
 
 @contextlib.asynccontextmanager

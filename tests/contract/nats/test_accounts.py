@@ -5,6 +5,7 @@ subjects.
 import asyncio
 import json
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from licet.streams import (
 )
 from licet.streams.api import call
 from tests.worlds.mint import ENVIRONMENT
-from tests.worlds.nats import NatsWorld
+from tests.worlds.nats import NatsWorld, hears
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.negative(24)]
 
@@ -306,11 +307,16 @@ async def test_it_hears_nothing_of_others(nats: NatsWorld, subject: str) -> None
 
 async def test_it_hears_the_beacon(nats: NatsWorld) -> None:
     sidecar = (await nats.sidecar()).nc
-    heard = await sidecar.subscribe(subject_beacon(ENVIRONMENT))
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def hear(message: Any) -> None:
+        heard.put_nowait(message.data)
+
+    await sidecar.subscribe(subject_beacon(ENVIRONMENT), cb=hear)
     await sidecar.flush()
     decider = await nats.connect("decider")
-    await decider.publish(subject_beacon(ENVIRONMENT), b"fresh")
-    assert (await heard.next_msg(2)).data == b"fresh"
+    say = partial(decider.publish, subject_beacon(ENVIRONMENT), b"fresh")
+    assert await hears(say, heard, lambda _: True) == b"fresh"
 
 
 async def test_guessing_msg_ids_of_others_hides_nothing(nats: NatsWorld) -> None:

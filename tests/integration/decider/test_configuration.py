@@ -135,18 +135,22 @@ async def test_record_that_names_a_bad_bundle_keeps_the_old_one_loudly(house: Ho
 async def test_beacons_go_out_every_second_and_say_the_store_is_safe(house: House) -> None:
     nc = await connect(house.ground.nats.settings("decider"), "test")
     heard: list[Beacon] = []
+    enough = asyncio.Event()
 
     async def hear(message: object) -> None:
         signed = Signed.FromString(message.data)  # type: ignore[attr-defined]
         beacon = read_beacon(signed, house.ground.keys, environment=ENV, now_ms=now())
         assert not isinstance(beacon, Refusal)
         heard.append(beacon)
+        if len(heard) == 3:
+            enough.set()
 
     await nc.subscribe(subject_beacon(ENV), cb=hear)
     await nc.flush()
-    await asyncio.sleep(2.6)
+    await asyncio.wait_for(enough.wait(), 60)
     await nc.close()
-    assert 2 <= len(heard) <= 4
+    apart = [after.issued_at_ms - before.issued_at_ms for before, after in pairwise(heard)]
+    assert sum(apart) > 500, "one a second, and not as fast as it can"
     assert all(beacon.store_safe for beacon in heard)
     assert all(succeeds(one, two) is None for one, two in pairwise(heard))
 
