@@ -112,6 +112,7 @@ _REFUSED: Final[Mapping[Reason, tuple[_Q, int]]] = {
     Reason.DELEGATION_EXCEEDED: (_Q.USER, 59),
     Reason.DELEGATION_REVOKED: (_Q.USER, 59),
     Reason.FACTS_UNAVAILABLE: (_Q.TENANT, 65),
+    Reason.RESOURCE_UNKNOWN: (_Q.TENANT, 69),
     Reason.TENANT_MISMATCH: (_Q.TENANT, 69),
     Reason.EVALUATION_FAILED: (_Q.AGENT, 79),
     Reason.POLICY_DENIED: (_Q.AGENT, 79),

@@ -128,6 +128,7 @@ class Reason(StrEnum):
     TOKEN_AUDIENCE = "TOKEN_AUDIENCE"
     TOKEN_ISSUER = "TOKEN_ISSUER"
     TOKEN_KEYS_UNAVAILABLE = "TOKEN_KEYS_UNAVAILABLE"
+    RESOURCE_UNKNOWN = "RESOURCE_UNKNOWN"
 
 
 # One row a reason: status, number of the check of the protocol (0: none of the door's), what the caller may
@@ -281,6 +282,7 @@ _TABLE: Mapping[Reason, tuple[Status, int, str]] = {
     Reason.TOKEN_AUDIENCE: (Status.UNAUTHENTICATED, 0, "the user token is for another audience"),
     Reason.TOKEN_ISSUER: (Status.UNAUTHENTICATED, 0, "the user token's issuer is not known here"),
     Reason.TOKEN_KEYS_UNAVAILABLE: (Status.UNAVAILABLE, 0, "the issuer's keys could not be had: try again"),
+    Reason.RESOURCE_UNKNOWN: (Status.PERMISSION_DENIED, 0, "the tool has no such resource"),
 }
 
 STATUS: Mapping[Reason, Status] = MappingProxyType({reason: row[0] for reason, row in _TABLE.items()})

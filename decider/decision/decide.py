@@ -14,7 +14,7 @@ from decider.approval.votes import Tally
 from decider.decision.bind import bind
 from decider.decision.envelope import Envelope
 from decider.decision.limits import NOTHING_SEEN, Seen, Stop
-from decider.decision.verdict import Facts, Moment, Verdict, allowed, decision_of, denied
+from decider.decision.verdict import Facts, Moment, Verdict, allowed, decision_of, denied, deny
 from decider.in_force.in_force import InForce
 from decider.policy.cedar import Allowed, Evaluation, Failed, Forbidden, Held, Narrowable
 from licet.hold import requirements_of
@@ -117,6 +117,19 @@ def _by_rules(
         denial = decision_of(envelope, in_force, moment, kind, evaluation.rule_ids)
         return denied(denial, unbound, in_force.bundle)
     return Verdict(decision)
+
+
+def kept_out(envelope: Envelope, refusal: Refusal, seen: Seen, in_force: InForce, moment: Moment) -> Verdict:
+    """Return the denial of a call that the tool's facts put outside, whatever the rules would say.
+
+    Past the loop breaker's limit it is LOOP_BROKEN, whether a resource is another tenant's or is not there:
+    whoever tries ids learns no more. A resource that is gone by this very step's effect is SPENT.
+    """
+    if refusal.reason is Reason.RESOURCE_UNKNOWN and moment.executed:
+        return deny(envelope, Refusal(Reason.SPENT, refusal.detail), in_force, moment)
+    if seen.stop is not None:
+        return _stopped(envelope, seen.stop, in_force, moment)
+    return deny(envelope, refusal, in_force, moment)
 
 
 def resume(

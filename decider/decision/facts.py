@@ -7,7 +7,7 @@ Its event is stored before the permit leaves, like any other.
 Guarantees: an answer is read strictly with the catalog's pinned descriptors (an unknown field refuses);
 every singular field of the answer becomes an attribute, fields without presence with their default. Floats,
 maps and bytes are left out: no rule can rest on them. A fact that cannot be had is FACTS_UNAVAILABLE, never
-a default.
+a default; that there is no such resource (NOT_FOUND) is RESOURCE_UNKNOWN, a denial.
 """
 
 from collections.abc import Iterator, Mapping

@@ -6,7 +6,7 @@ from decider.decision.envelope import Envelope
 from decider.decision.facts import facts_decision, facts_request, read_answer, source_of
 from decider.decision.mint import mint
 from decider.decision.parts import Parts, Track
-from decider.decision.reader import ReadFailed
+from decider.decision.reader import NOT_FOUND, ReadFailed
 from decider.decision.record import facts_fields
 from decider.decision.verdict import Facts, Moment
 from decider.in_force.in_force import InForce
@@ -22,7 +22,11 @@ from licet.tracing import OK, rpc
 async def read_facts(
     parts: Parts, envelope: Envelope, in_force: InForce, outer: Moment, *, k_tool: bytes, track: Track
 ) -> Facts | Refusal:
-    """Return what the tool says of the call's resource now; a read that cannot be had is a `Refusal`."""
+    """Return what the tool says of the call's resource now.
+
+    RESOURCE_UNKNOWN where it says, as NOT_FOUND, that there is none; any other read that cannot be had is a
+    refusal of no decision, FACTS_UNAVAILABLE or DECISION_NOT_RECORDED.
+    """
     source = source_of(envelope)
     if source is None:
         return Facts()
@@ -55,7 +59,8 @@ async def read_facts(
             return Refusal(Reason.DECISION_NOT_RECORDED, str(error))
         except ReadFailed as error:
             span.set(telemetry.RPC_RESPONSE_STATUS_CODE, error.status)
-            span.fail(str(Reason.FACTS_UNAVAILABLE))
-            return Refusal(Reason.FACTS_UNAVAILABLE, str(error))
+            reason = Reason.RESOURCE_UNKNOWN if error.status == NOT_FOUND else Reason.FACTS_UNAVAILABLE
+            span.fail(str(reason))
+            return Refusal(reason, str(error))
         span.answered(OK)
         return read_answer(envelope, source, answer)

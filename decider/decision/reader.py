@@ -19,6 +19,8 @@ from licet.tracing import TraceContext, inject
 TIMEOUT_S: Final = 5.0
 """A tool that answers a read later than this has no facts for the decision: UNAVAILABLE."""
 MAX_ANSWER_BYTES: Final = 1 << 20
+NOT_FOUND: Final = "NOT_FOUND"
+"""The status by which a tool says that it has no such resource. A door ends nothing with it by itself."""
 
 _OPTIONS: Final = (
     ("grpc.enable_retries", 0),
@@ -28,7 +30,7 @@ _OPTIONS: Final = (
 )
 
 
-class ReadFailed(Exception):  # noqa: N818 - the field's word; it is told to callers as FACTS_UNAVAILABLE
+class ReadFailed(Exception):  # noqa: N818 - the field's word
     """The tool gave no answer; `str()` says why, for operators, `status` with which status it ended."""
 
     def __init__(self, message: str, status: str = "UNAVAILABLE") -> None:

@@ -208,6 +208,8 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """Decider: the issuer's keys cannot be had, so nothing can be decided."""
     REFUSAL_REASON_HOLD_EDITED: _RefusalReason.ValueType  # 102
     """Approvals: somebody narrowed the call of this hold; nobody can answer it any more."""
+    REFUSAL_REASON_RESOURCE_UNKNOWN: _RefusalReason.ValueType  # 103
+    """Decider: the tool says that it has no such resource."""
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a call was refused: a closed list. It travels as google.rpc.ErrorInfo.reason (the name without
@@ -400,4 +402,6 @@ REFUSAL_REASON_TOKEN_KEYS_UNAVAILABLE: RefusalReason.ValueType  # 101
 """Decider: the issuer's keys cannot be had, so nothing can be decided."""
 REFUSAL_REASON_HOLD_EDITED: RefusalReason.ValueType  # 102
 """Approvals: somebody narrowed the call of this hold; nobody can answer it any more."""
+REFUSAL_REASON_RESOURCE_UNKNOWN: RefusalReason.ValueType  # 103
+"""Decider: the tool says that it has no such resource."""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015

@@ -76,7 +76,7 @@ async def test_a_secret_is_in_no_log_span_event_or_answer_of_a_decider(
     receiver.stop()
     spans = store.trace("7" * 32)
     store.close()
-    assert "FACTS_UNAVAILABLE" in said
+    assert "RESOURCE_UNKNOWN" in said
     assert any(KNOWN in one for one in events), "the search finds what is there"
     assert any(one.name.startswith(telemetry.SPAN_FACTS) for one in spans)
     assert any(one["level"] == "debug" for one in lines)

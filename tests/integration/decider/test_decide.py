@@ -82,12 +82,22 @@ async def test_fact_unavailable_is_no_decision(house: House) -> None:
 
 async def test_what_a_tool_writes_beside_its_error_is_not_on_record(house: House) -> None:
     house.finance.says = "no order of ana.b@example.com, card 4111111111111111"
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await house.decide(refund("O9"))
-    assert reason_of(error.value) == "FACTS_UNAVAILABLE"
+    response = await house.decide(refund("O9"))
+    assert "ana.b" not in str(response)
     [event] = await house.decisions()
     assert event.detail == f"{GET_ORDER}: NOT_FOUND"
     assert not [e for e in await house.events() if b"ana.b" in e.SerializeToString()]
+
+
+async def test_order_that_does_not_exist_is_denied_and_not_to_be_tried_again(house: House) -> None:
+    response = await house.decide(refund("O9"))
+    assert (response.decision, response.refusal.reason) == (DECISION_TYPE_DENY, "RESOURCE_UNKNOWN")
+    assert response.refusal.safe_reason == "the tool has no such resource"
+    assert isinstance(verify(PayloadType.PERMIT, response.signed, house.ground.keys, now_ms=_now()), Refusal)
+    [event] = await house.decisions()
+    assert (event.kind, event.decision, event.reason) == ("decision.denied", "deny", "RESOURCE_UNKNOWN")
+    house.finance.orders["O9"] = order("O9")
+    assert (await house.decide(refund("O9"))).decision == DECISION_TYPE_ALLOW
 
 
 async def test_facts_with_an_unknown_field_are_no_facts(house: House) -> None:

@@ -80,7 +80,7 @@ async def test_allowed_calls_have_theirs_and_none_opens_for_another_event(house:
 
 
 async def test_a_failure_has_its_input_too(house: House) -> None:
-    house.finance.orders.clear()
+    house.finance.answer = b"\xff"
     with pytest.raises(grpc.RpcError):
         await house.decide()
     [event] = await house.decisions()

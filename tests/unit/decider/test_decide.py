@@ -12,9 +12,10 @@ from decider.approval.held import CATALOG_RULE
 from decider.catalog.build import build_catalog
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.tools import read_tools
-from decider.decision.decide import check_revocations, check_tenant, decide
+from decider.decision.decide import check_revocations, check_tenant, decide, kept_out
 from decider.decision.envelope import Envelope, House, Refused, asked_of, build_envelope
 from decider.decision.facts import facts_decision, facts_request, source_of
+from decider.decision.limits import NOTHING_SEEN, Seen, Stop
 from decider.decision.mint import mint, slot_of
 from decider.decision.record import asked_fields, facts_fields, failure_event, hold_fields, verdict_event
 from decider.decision.verdict import LIFE_MS, Facts, Moment, Verdict, deny
@@ -188,6 +189,27 @@ def test_same_decision_asked_again_finds_the_same_hold_and_one_that_says_more_an
     orders = ("r1", "r2"), ("r2", "r1")
     both = [hold_of(envelope, FACTS, *(replace(LEAD, rule_id=one) for one in order)) for order in orders]
     assert both[0].hold_id == both[1].hold_id
+
+
+def test_resource_that_is_gone_is_unknown_spent_by_this_very_step_or_no_longer_said(
+    envelope: Envelope,
+) -> None:
+    """Past the loop breaker's limit another tenant's resource and none at all look alike."""
+    gone, other = Refusal(Reason.RESOURCE_UNKNOWN, "m: NOT_FOUND"), Refusal(Reason.TENANT_MISMATCH, "of t2")
+    looping = Seen(Stop(Refusal(Reason.LOOP_BROKEN, "6 denied calls"), ("loop-probes",)))
+    ran = replace(MOMENT, executed=True)
+
+    def said(refusal: Refusal, seen: Seen = NOTHING_SEEN, moment: Moment = MOMENT) -> Any:
+        verdict = kept_out(envelope, refusal, seen, in_force(), moment)
+        assert verdict.refusal is not None
+        assert verdict.decision.decision == DECISION_TYPE_DENY
+        return verdict.refusal.reason, verdict.decision.reason
+
+    assert said(gone) == (Reason.RESOURCE_UNKNOWN, "the tool has no such resource")
+    assert said(other)[0] is said(other, moment=ran)[0] is Reason.TENANT_MISMATCH
+    assert said(gone, moment=ran)[0] is Reason.SPENT
+    assert said(gone, looping) == said(other, looping)
+    assert said(gone, looping)[0] is Reason.LOOP_BROKEN
 
 
 def test_privileged_call_is_held_by_the_catalog_whatever_the_rules_say(tmp_path: Path) -> None:
