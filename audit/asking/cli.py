@@ -124,12 +124,13 @@ def timeline(
     from audit.judging.evidence import task_rows
     from audit.judging.story import cut_of
     from audit.settings import StoreSettings
+    from audit.whole_file import new_file
 
     try:
         rows = task_rows(read_settings(StoreSettings).store().client(), task)
         if not rows:
             raise fail(f"the store has nothing of task `{task}`")
-        with out.open("x", encoding="utf-8") as file:
+        with new_file(out) as file:
             file.write(page(f"task {task}", rows, cut_of(rows)))
     except (Error, OSError) as error:
         raise fail(str(error)) from error

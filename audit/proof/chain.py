@@ -21,6 +21,10 @@ from licet.v1.event_pb2 import Event
 SILENCE_US: Final = 30_000_000
 """A run signs a checkpoint at least every 10 s; after 30 s without one it does not run any more."""
 CHECKPOINT_EVERY: Final = 256
+LATE_US: Final = 86_400_000_000
+"""An event may be stored so long after its own time: as long as readers of evidence believe it."""
+AHEAD_US: Final = 300_000_000
+"""An event's own time may be so far ahead of its storing: clocks differ."""
 
 
 class ProblemKind(StrEnum):
@@ -44,6 +48,7 @@ class ProblemKind(StrEnum):
     EXECUTED_WITHOUT_SPEND = "executed without spend"
     CALL = "call differs from its events"
     VIEW = "view differs from its events"
+    TIME = "event's time differs from its storing"
     PAYLOAD = "payload differs from what its event names"
     ORIGIN = "row differs from JetStream"
 
@@ -102,6 +107,7 @@ class Run:
     trust: Trust
     anchors: Mapping[int, bytes] = field(default_factory=dict)
     whole: bool = True
+    late_us: int = LATE_US
     seq: int = 0
     tip: bytes = ZERO_HASH
     covered: int = 0
@@ -110,12 +116,18 @@ class Run:
     previous_stream: str = ""
     _data: bytes = b""
     _event_id: str = ""
+    _first: int = 0
     _seen_anchors: int = 0
 
     @property
     def where(self) -> str:
         """The run, for people."""
         return f"{self.source} run {self.stream[:8]}"
+
+    @property
+    def unsigned(self) -> int:
+        """How many events at the end of what is there no checkpoint covers, nor is one."""
+        return self.seq - max(self.covered + 1 if self.covered else 0, self._first - 1)
 
     def take(self, link: Link) -> Iterator[Problem]:
         """Check the next event; a number that was there before is a repetition, or a fork."""
@@ -133,6 +145,7 @@ class Run:
                 yield self._problem(ProblemKind.FORK, event.event_id, detail)
             return
         yield from self._link(event, link)
+        yield from self._timed(event, link)
         if event.HasField("checkpoint"):
             yield from self._checkpoint(event, link)
         self._advance(event, link)
@@ -142,6 +155,7 @@ class Run:
         expected = self.seq + 1
         if not self.whole and (not self.seq or link.seq != expected):
             yield from self._stretch_end()
+            self._first = link.seq
             return
         if link.seq != expected:
             missing = f"{expected}" if link.seq == expected + 1 else f"{expected} to {link.seq - 1}"
@@ -149,6 +163,16 @@ class Run:
         elif event.prev_hash != self.tip:
             before = f"{self._event_id or 'the beginning'} (number {self.seq})"
             yield self._problem(ProblemKind.EDIT, self._event_id, f"{before} is not what its successor saw")
+
+    def _timed(self, event: Event, link: Link) -> Iterator[Problem]:
+        """The source says when, JetStream when it had it: nothing else shows what was made up afterwards."""
+        late = link.time_us - event.time_us
+        if late > self.late_us:
+            detail = f"stored {late // 1_000_000} s after the time it says: backdated, or long in a spool"
+            yield self._problem(ProblemKind.TIME, event.event_id, detail)
+        elif late < -AHEAD_US:
+            detail = f"says a time {-late // 1_000_000} s after it was stored"
+            yield self._problem(ProblemKind.TIME, event.event_id, detail)
 
     def _checkpoint(self, event: Event, link: Link) -> Iterator[Problem]:
         now_ms = link.time_us // 1000
@@ -185,16 +209,19 @@ class Run:
             yield self._problem(ProblemKind.REWRITTEN, event.event_id, detail)
 
     def end(self, *, now_us: int, succeeded: bool) -> Iterator[Problem]:
-        """Check how the run ends; `succeeded`: a later run names it as the one before."""
-        if not self.whole:
+        """Check how the run ends; `succeeded`: a later run names it as the one before.
+
+        Of a run that was killed and has a successor, up to 256 events stand under no checkpoint: `unsigned`.
+        """
+        behind = [seq for seq in self.anchors if seq > self.seq]
+        if not self.whole and not succeeded:
             yield from self._stretch_end()
             return
-        behind = [seq for seq in self.anchors if seq > self.seq]
-        if behind:
+        if behind and (self.whole or self.unsigned):
             detail = f"ends at number {self.seq}, an anchor has {max(behind)}"
             yield self._problem(ProblemKind.CUT_TAIL, self._event_id, detail)
-        if self.seq - self.covered > CHECKPOINT_EVERY + 1:
-            detail = f"{self.seq - self.covered} events after the last checkpoint"
+        if self.unsigned > CHECKPOINT_EVERY:
+            detail = f"{self.unsigned} events after the last checkpoint"
             yield self._problem(ProblemKind.UNSIGNED, self._event_id, detail)
         silent = now_us - self.last_us > SILENCE_US
         if not self.closed and silent and not succeeded and not behind:
@@ -202,8 +229,11 @@ class Run:
             yield self._problem(ProblemKind.OPEN_ENDED, self._event_id, detail)
 
     def _stretch_end(self) -> Iterator[Problem]:
-        if self.seq and self.covered != self.seq - 1:
-            detail = f"no valid checkpoint covers number {self.seq}"
+        if self.seq and self.unsigned:
+            hint = (
+                "a run that goes on signs one within 10 s, and one that was killed is named by its next run"
+            )
+            detail = f"no valid checkpoint covers number {self.seq}: {hint}"
             yield self._problem(ProblemKind.UNSIGNED, self._event_id, detail)
 
     def _problem(self, kind: ProblemKind, event_id: str, detail: str) -> Problem:

@@ -34,8 +34,13 @@ def _keyset(
     return keys
 
 
+HOUR_US = 3_600_000_000
 FOREVER = "2100-01-01T00:00:00"
-UNSIGNED = "nobody signs ledger rows, and they were not compared with JetStream: name --nats and --nats-user"
+UNSIGNED = (
+    "nobody signs ledger rows, nor when events were stored: nothing proves either, for they were "
+    "not compared with JetStream: name --nats and --nats-user"
+)
+UNTIMED = "nobody signs when events were stored: nothing in an export proves it"
 KeysDir = Annotated[
     Path | None, typer.Option(envvar="LICET_KEYS_DIR", help="Has keyset.signed and root.pub.")
 ]
@@ -51,6 +56,7 @@ Compared = Annotated[str, typer.Option(envvar="LICET_NATS_URL", help="Compare wi
 Patience = Annotated[
     float, typer.Option(min=0, help="Seconds to wait for a JetStream that is away, since it last answered.")
 ]
+Late = Annotated[int, typer.Option("--late-hours", min=1, help="How long an event may wait in a spool.")]
 
 
 def verify(
@@ -69,6 +75,7 @@ def verify(
     ] = None,
     nats_ca_file: NatsAuthority = None,
     patience: Patience = 60,
+    late_h: Late = 24,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove that the audit is what its sources wrote, or name what is not.
@@ -97,15 +104,16 @@ def verify(
         kept = tuple(anchor for path in anchors or [] for anchor in export.read_anchors(path))
         read = export.read(bundle) if bundle is not None else None
         keys = _keyset(keys_dir, root_key, environment, read.keyset if read else None)
-        scope = Scope(
+        kept += read.anchors if read else ()
+        whose, trust, now_us = (
             House(environment, trust_domain, keys),
             Trust(keys, ended),
             time.time_ns() // 1000,
-            kept,
-            whole=read is None,
         )
+        scope = Scope(whose, trust, now_us, kept, whole=read is None, late_us=late_h * HOUR_US)
         if read is not None:
             report = verify_rows(read.rows, with_revocations(scope, read.rows))
+            report.notes.append(UNTIMED)
         else:
             client = read_settings(StoreSettings).store().client()
             report = verify_store(client, scope, _progress)
@@ -129,7 +137,8 @@ def _show(report: Any, *, as_json: bool) -> None:
         for one in report.problems
     ]
     if as_json:
-        summary = {"sound": report.sound, "rows": report.rows, "runs": report.runs, "found": report.found}
+        names = ("sound", "rows", "runs", "found", "unsigned")
+        summary = {name: getattr(report, name) for name in names}
         typer.echo(json.dumps({**summary, "problems": problems, "notes": report.notes}, indent=2))
     else:
         for note in report.notes:
@@ -137,7 +146,8 @@ def _show(report: Any, *, as_json: bool) -> None:
         for problem in report.problems:
             typer.echo(str(problem))
         state = "sound" if report.sound else f"{report.found} problems"
-        typer.echo(f"{state}: {report.rows} rows in {report.runs} runs", err=True)
+        unsigned = f", {report.unsigned} of them under no signature" if report.unsigned else ""
+        typer.echo(f"{state}: {report.rows} rows in {report.runs} runs{unsigned}", err=True)
 
 
 async def _compare(client: Any, where: Any, environment: str, report: Any, patience: float) -> None:
@@ -182,6 +192,7 @@ def export_(
 
     from audit.proof import export
     from audit.settings import StoreSettings
+    from audit.whole_file import new_file
 
     if keys_dir is None or (bool(task) + bool(since) + only_anchors) != 1 or (until and not since):
         raise fail("name --keys-dir, and one of --task, --since (and --until), --anchors")
@@ -205,7 +216,7 @@ def export_(
             "since": since,
             "until": until,
         }
-        with out.open("x", encoding="utf-8") as file:
+        with new_file(out) as file:
             count = export.write(
                 file, head, (keys_dir / "keyset.signed").read_bytes(), export.anchors(client), rows
             )

@@ -5,8 +5,9 @@ before it. It verifies with nothing but the root key (`licet audit verify --bund
 
 Guarantees: every journal event of the scope comes with the events that follow it in its run up to the first
 checkpoint, so that its bytes are under its source's signature. Does not prove that nothing of the task is
-missing: a run's events outside these stretches are not in the file. The anchors are the last checkpoint of
-each run that the store had; kept elsewhere, they show a later rewriting.
+missing: a run's events outside these stretches are not in the file; nor the last events of a run that was
+killed, which stand under no checkpoint: they come up to its end, with the next run's word that it was. The
+anchors are the last checkpoint of each run that the store had; kept elsewhere, they show a later rewriting.
 """
 
 import base64
@@ -41,6 +42,11 @@ WHERE source = {source:String} AND stream = {stream:String} AND seq >= {seq:UInt
 _STRETCH: Final = (
     "source = {source:String} AND stream = {stream:String} AND seq BETWEEN {first:UInt64} AND {last:UInt64}"
 )
+_NEXT_RUN: Final = """
+SELECT stream, seq FROM events
+WHERE source = {source:String} AND kind = 'process.started' AND previous_stream = {stream:String}
+"""
+_END: Final = "SELECT max(seq) FROM events WHERE source = {source:String} AND stream = {stream:String}"
 _TIPS: Final = """
 SELECT source, stream, max(seq) AS last, argMax(event, seq) FROM events
 WHERE kind IN ('checkpoint', 'process.stopped') GROUP BY source, stream ORDER BY source, stream
@@ -82,8 +88,8 @@ def scope_rows(client: Any, condition: str, parameters: Mapping[str, Any]) -> li
     condition = f"({condition} OR {_REVOKED})"
     runs = client.query(_RUNS.replace("{condition}", condition), parameters=dict(parameters)).result_rows
     for source, stream, numbers in runs:
-        for first, last in _stretches(client, source, stream, sorted(numbers)):
-            given = {"source": source, "stream": stream, "first": first, "last": last}
+        for run, first, last in _stretches(client, source, stream, sorted(numbers)):
+            given = {"source": source, "stream": run, "first": first, "last": last}
             found.update((_key(row), row) for row in rows(client, _STRETCH, given))
     return [found[key] for key in sorted(found)]
 
@@ -92,16 +98,27 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ORDER.split(", "))
 
 
-def _stretches(client: Any, source: str, stream: str, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers from each event of the scope up to the checkpoint that covers it."""
+def _stretches(
+    client: Any, source: str, stream: str, numbers: Sequence[int]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield run and numbers from each event of the scope up to the checkpoint that covers it.
+
+    A run that was killed has none: then up to its end, and the beginning of the next run, which says so.
+    """
     end = 0
     for number in numbers:
         if number <= end:
             continue
         given = {"source": source, "stream": stream, "seq": number}
         found = int(client.query(_NEXT, parameters=given).result_rows[0][0])
-        end = min(found, number + MAX_STRETCH) if found else number
-        yield number, end
+        if not found:
+            found = int(client.query(_END, parameters=given).result_rows[0][0])
+            for run, first in client.query(_NEXT_RUN, parameters=given).result_rows:
+                given = {"source": source, "stream": run, "seq": first}
+                checkpoint = int(client.query(_NEXT, parameters=given).result_rows[0][0])
+                yield str(run), int(first), min(checkpoint or int(first), int(first) + MAX_STRETCH)
+        end = min(found, number + MAX_STRETCH)
+        yield stream, number, end
 
 
 def write(

@@ -1,10 +1,10 @@
 """The store against JetStream: rows compared, byte for byte, with the messages that they came from.
 
 A ledger's rows are signed by nobody: what JetStream still holds is their one other copy. Guarantees: each
-message that a stream still holds and the store should have is compared by subject and bytes; one that is
-missing, differs, or never was in the stream is named. Whoever cannot read a message cannot compare it: then
-StoreUnavailable, and never a sound report. Proves nothing of messages that JetStream no longer holds, nor
-against whoever can write both.
+message that a stream still holds and the store should have is compared by subject, bytes and time of
+storing; one that is missing, differs, or never was in the stream is named. Whoever cannot read a message
+cannot compare it: then StoreUnavailable, and never a sound report. Proves nothing of messages that JetStream
+no longer holds, nor against whoever can write both.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 5_000
 _ROWS: Final = """
-SELECT js_seq, js_subject, lower(hex(SHA256(event))) FROM events
+SELECT js_seq, js_subject, lower(hex(SHA256(event))), js_time_us FROM events
 WHERE js_stream = {stream:String} AND js_seq BETWEEN {first:UInt64} AND {last:UInt64}
 """
 _RANGE: Final = "SELECT min(js_seq), max(js_seq) FROM events WHERE js_stream = {stream:String}"
@@ -56,7 +56,10 @@ async def origin_problems(
                 yield problem
         notes.append(f"{stream}: {compared} messages compared with JetStream")
         if int(oldest) and int(oldest) < first:
-            notes.append(f"{stream}: rows {oldest} to {first - 1} are no longer in JetStream, not compared")
+            notes.append(
+                f"{stream}: rows {oldest} to {first - 1} are no longer in JetStream, not compared: "
+                "nothing proves when they were stored"
+            )
         if last > int(newest):
             notes.append(f"{stream}: {last - int(newest)} messages are not in the store yet, not verified")
 
@@ -119,7 +122,7 @@ async def _compare(
             part = await reader.read(following, last)
             given = {"stream": reader.stream, "first": part.first, "last": part.last}
             rows = client.query(_ROWS, parameters=given, settings=settings).result_rows
-            kept = {int(seq): (str(subject), str(digest)) for seq, subject, digest in rows}
+            kept = {int(seq): (str(subject), str(digest), int(at)) for seq, subject, digest, at in rows}
             yield None, len(part.messages)
             for seq, detail in _differences(part, kept):
                 yield Problem(ProblemKind.ORIGIN, f"{reader.stream} {seq}", "", detail), 0
@@ -128,7 +131,7 @@ async def _compare(
         await reader.close()
 
 
-def _differences(part: _Part, kept: Mapping[int, tuple[str, str]]) -> list[tuple[int, str]]:
+def _differences(part: _Part, kept: Mapping[int, tuple[str, str, int]]) -> list[tuple[int, str]]:
     found = []
     for message in part.messages:
         row = kept.get(message.seq)
@@ -138,6 +141,9 @@ def _differences(part: _Part, kept: Mapping[int, tuple[str, str]]) -> list[tuple
             found.append((message.seq, "the row's bytes are not the message's"))
         elif row[0] != message.subject:
             shown = f"the row is under `{row[0][:200]}`, the message under `{message.subject[:200]}`"
+            found.append((message.seq, shown))
+        elif row[2] != message.time_us:
+            shown = f"the row was stored at {row[2]} µs, the message at {message.time_us} µs"
             found.append((message.seq, shown))
     there = {message.seq for message in part.messages}
     lost = sorted(seq for seq in kept if seq not in there and seq >= part.gone)

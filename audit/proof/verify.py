@@ -2,7 +2,8 @@
 
 What is checked, in this order:
  1 each JetStream stream: no sequence missing, none twice
- 2 each run of each source: numbers, chain, checkpoints by keys valid at their time, end (audit.proof.chain)
+ 2 each run of each source: numbers, chain, checkpoints by keys valid at their time, end, and the time of each
+   event against that of its storing (audit.proof.chain)
  3 spend log and ledger: numbers of the origin gapless
  4 each row: columns as the kept bytes give them (audit.store.row), signatures of spend records again
  5 each reserve: a decision of the decider stands behind its permit
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from audit.proof.chain import Anchor, Link, Problem, ProblemKind, Run, Trust
+from audit.proof.chain import LATE_US, Anchor, Link, Problem, ProblemKind, Run, Trust
 from audit.store.record import LEDGER_STREAM, SPEND_STREAM, VALID, signing_keys
 from audit.store.row import COLUMNS, QUARANTINED, REPEATED, read_columns
 from audit.store.stored import House, Stored
@@ -48,13 +49,17 @@ class UnreadError(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """What the verifier found. `runs` counts what was checked; `notes` are no problems."""
+    """What the verifier found. `runs` counts what was checked; `notes` are no problems.
+
+    `unsigned`: so many events of killed runs stand under no checkpoint; nothing proves them.
+    """
 
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     rows: int = 0
     runs: int = 0
     found: int = 0
+    unsigned: int = 0
 
     @property
     def sound(self) -> bool:
@@ -71,13 +76,17 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is to be verified, and against what. `whole`: rows go back to the beginning of every run."""
+    """What is to be verified, and against what.
+
+    `whole`: rows go back to the beginning of every run. `late_us`: how long events may wait in a spool.
+    """
 
     house: House
     trust: Trust
     now_us: int
     anchors: tuple[Anchor, ...] = ()
     whole: bool = True
+    late_us: int = LATE_US
 
 
 def revocations(rows: Iterable[Row]) -> dict[str, int]:
@@ -134,21 +143,36 @@ def _begin(key: tuple[str, str], scope: Scope, anchors: dict[int, bytes]) -> "Ru
     source, stream = key
     if stream in {SPEND_STREAM, LEDGER_STREAM}:
         return _Log(source, stream)
-    return Run(source, stream, scope.trust, anchors, whole=scope.whole)
+    return Run(source, stream, scope.trust, anchors, whole=scope.whole, late_us=scope.late_us)
 
 
 def _ends(
     runs: Sequence[Run], left: Mapping[tuple[str, str], Mapping[int, bytes]], scope: Scope, report: Report
 ) -> None:
-    named = {(run.source, run.previous_stream) for run in runs if run.previous_stream}
+    named = {
+        (run.source, run.previous_stream)
+        for run in runs
+        if run.previous_stream and (scope.whole or run.covered)  # a file's word of a kill must be signed
+    }
     for run in runs:
         report.add(run.end(now_us=scope.now_us, succeeded=(run.source, run.stream) in named))
-        if not run.closed and (run.source, run.stream) in named:
-            report.notes.append(f"{run.where} was killed after number {run.seq}; the next run says so")
+        if not run.closed and (run.source, run.stream) in named and (scope.whole or run.unsigned):
+            report.notes.append(_killed(run))
+            report.unsigned += run.unsigned
+    if not scope.whole:
+        return  # a file need not have every run
     for (source, stream), seqs in left.items():
         where = f"{source} run {stream[:8]}"
         detail = f"nothing is left of it, an anchor has {max(seqs)}"
         report.add([Problem(ProblemKind.CUT_TAIL, where, "", detail)])
+
+
+def _killed(run: Run) -> str:
+    said = f"{run.where} was killed after number {run.seq}; the next run says so"
+    if not run.unsigned:
+        return said
+    first = run.seq - run.unsigned + 1
+    return f"{said}; numbers {first} to {run.seq} stand under no checkpoint: nothing proves them"
 
 
 @dataclass(slots=True)

@@ -59,13 +59,12 @@ def inputs(
 
     Exit status: 0, 1 none could be opened, 3 some could not and are named.
     """
-    import os
-
     from clickhouse_connect.driver.exceptions import Error
 
     from audit.sealed import opener
     from audit.sealed.opened import input_json
     from audit.settings import StoreSettings
+    from audit.whole_file import new_file
     from licet.keyfile import SECRET_MODE, KeyFileError
 
     given: dict[str, Any] = {"task": task, "tenant": tenant, "since": since or "1970-01-01T00:00:00"}
@@ -78,8 +77,7 @@ def inputs(
     try:
         client = read_settings(StoreSettings).store().client()
         found = opener.carriers(client, condition, given)
-        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with new_file(out, SECRET_MODE) as file:
             for one in opener.inputs(client, found, opener.secrets_in(payload_keys), skipped):
                 file.write(input_json(one) + "\n")
                 count += 1

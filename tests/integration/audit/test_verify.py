@@ -547,6 +547,40 @@ def test_export_that_was_changed_is_refused(kept: Any, tmp_path: Any) -> None:
             export.read(tmp_path / name)
 
 
+def test_export_of_a_killed_source_verifies_and_says_what_nothing_proves(
+    store: Any, insert: Any, tmp_path: Any
+) -> None:
+    killed = Recorder(DECIDER, "checkpoint-decider", D1)
+    killed.run(HONEST, stop=False)
+    after = Recorder(DECIDER, "checkpoint-decider", D2, previous=D1)
+    after.run(HONEST, first=100)
+    insert(messages(killed, after))
+    bundle = exported(store, tmp_path / "export", f"stream = '{D1}' AND seq >= {killed.seq - 3}")
+    assert {row["stream"] for row in bundle.rows} == {D1, D2}
+    report = verify_rows(bundle.rows, replace(scope(anchors=bundle.anchors), whole=False))
+    assert (report.problems, report.unsigned) == ([], 4)
+    first, last = killed.seq - 3, killed.seq
+    assert any(f"numbers {first} to {last} stand under no checkpoint" in note for note in report.notes)
+
+
+@pytest.mark.negative(40)
+def test_export_whose_end_was_cut_and_called_a_kill_does_not_verify(
+    store: Any, insert: Any, tmp_path: Any
+) -> None:
+    went_on = Recorder(DECIDER, "checkpoint-decider", D1)
+    went_on.run(HONEST)
+    after = Recorder(DECIDER, "checkpoint-decider", D2, previous=D1)
+    after.run(HONEST, first=100)
+    insert(messages(went_on, after))
+    bundle = exported(store, tmp_path / "export", f"stream = '{D2}' OR stream = '{D1}' AND seq < 30")
+    cut = [row for row in bundle.rows if row["stream"] == D2 or int(row["seq"]) < 30]
+    report = verify_rows(cut, replace(scope(anchors=bundle.anchors), whole=False))
+    assert {problem.kind for problem in report.problems} == {ProblemKind.CUT_TAIL}
+    unnamed = [row for row in cut if row["stream"] == D1]
+    report = verify_rows(unnamed, replace(scope(anchors=bundle.anchors), whole=False))
+    assert {problem.kind for problem in report.problems} == {ProblemKind.UNSIGNED}
+
+
 # --- records in another's place, calls and ledgers
 
 
@@ -678,7 +712,7 @@ def test_other_tools_sidecar_cannot_put_its_word_into_a_decisions_call(spent: An
 
 @pytest.mark.asyncio
 @pytest.mark.negative(40)
-async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream_only(
+async def test_ledger_row_rewritten_or_its_time_of_storing_is_named_against_jetstream_only(
     house: Any, tmp_path: Any
 ) -> None:
     from audit.proof.asking_again import AskingAgain
@@ -707,6 +741,7 @@ async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream
         ),
     )
     put_in_place(house.store, None, old, ledger(2, 2, amount=-1))
+    put_in_place(house.store, None, replace(ledger(3, 3), time_us=old.time_us - 60_000_000), ledger(3, 3))
     problems, _ = await against_jetstream()
     await origin.close()
     make_dev_keys(tmp_path / "keys", "dev", ("finance",), (), "licet.local")
@@ -716,13 +751,18 @@ async def test_ledger_row_rewritten_bytes_and_columns_is_named_against_jetstream
         subprocess.run, command, env=told, capture_output=True, text=True, check=False
     )
     said = json.loads(done.stdout)
-    assert (done.returncode, [one["where"] for one in said["problems"]]) == (3, [f"{LEDGER} 2"]), done.stderr
+    assert (done.returncode, [one["where"] for one in said["problems"]]) == (
+        3,
+        [f"{LEDGER} 2", f"{LEDGER} 3"],
+    ), done.stderr
     del told["LICET_NATS_USER"]  # an address alone is what every process is told
     done = await asyncio.to_thread(
         subprocess.run, command, env=told, capture_output=True, text=True, check=False
     )
     assert "not compared with JetStream" in json.loads(done.stdout)["notes"][-1]
-    assert [(str(one.kind), one.where) for one in problems] == [("row differs from JetStream", f"{LEDGER} 2")]
+    assert {str(one.kind) for one in problems} == {"row differs from JetStream"}
+    assert [one.where for one in problems] == [f"{LEDGER} 2", f"{LEDGER} 3"]
+    assert "the row was stored at" in problems[1].detail
 
 
 # --- keys that were revoked

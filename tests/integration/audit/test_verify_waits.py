@@ -15,7 +15,8 @@ from audit.proof.origin import origin_problems
 from audit.proof.witness import SETTINGS
 from audit.store.row import COLUMNS, insert_settings
 from audit.store.sheet import encode
-from audit.store.stored import House, Stored
+from audit.store.stored import House
+from audit.writing.tail import Tail
 from audit.writing.writer import streams
 from licet.embedded.dev_keys import make_dev_keys
 from licet.embedded.nats_server import find_binary
@@ -153,10 +154,6 @@ def open_nats(tmp_path: Path) -> Iterator[str]:
 async def test_message_that_jetstream_lost_is_named_or_waited_for_and_never_passed_over(
     open_nats: str, store: Any, event: Any, deleted: int, vain: bool
 ) -> None:
-    messages = [Stored(AUDIT, SUBJECT, n, 1_790_000_000_000_000 + n, event(n)) for n in range(1, 4)]
-    rows = encode(messages, House("dev", "licet.local", None))
-    settings_ = dict(insert_settings(f"{AUDIT}:1"))
-    store.client.raw_insert("events", COLUMNS, rows, fmt="Protobuf", settings=settings_)
     settings = NatsSettings(open_nats)
     origin = AskingAgain(settings, "test", patience_s=20)
     nc = await origin.ask("the server", lambda nc: asyncio.sleep(0, nc))
@@ -165,6 +162,11 @@ async def test_message_that_jetstream_lost_is_named_or_waited_for_and_never_pass
         await call(nc, f"STREAM.CREATE.{name}", {"name": name, "subjects": [subject], "storage": "file"})
     for number in range(1, 4):
         await nc.request(SUBJECT, event(number), timeout=10)
+    tail = Tail(nc, AUDIT)
+    rows = encode(await tail.read(1, 3), House("dev", "licet.local", None))
+    await tail.close()
+    settings_ = dict(insert_settings(f"{AUDIT}:1"))
+    store.client.raw_insert("events", COLUMNS, rows, fmt="Protobuf", settings=settings_)
     if deleted:
         await call(nc, "STREAM.MSG.DELETE.LICET_AUDIT_dev", {"seq": deleted})
     impatient = AskingAgain(settings, "test", patience_s=0.1)

@@ -1,11 +1,22 @@
 """The chain of a run: whatever is done to it between two checkpoints is named."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.proof.chain import CHECKPOINT_EVERY, SILENCE_US, Link, Problem, ProblemKind, Run, Trust
+from audit.proof.chain import (
+    AHEAD_US,
+    CHECKPOINT_EVERY,
+    LATE_US,
+    SILENCE_US,
+    Link,
+    Problem,
+    ProblemKind,
+    Run,
+    Trust,
+)
 from licet.event import ZERO_HASH, Checkpoint, EventKind, checkpoint_payload, event_hash
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.statement import PayloadType, SigningKey, canonical
@@ -138,3 +149,47 @@ def test_revoked_key_counts_no_more_from_its_revocation_on() -> None:
     run = Run(SOURCE, STREAM, Trust(KEYS, {"checkpoint": AT + 9}))
     kinds = [problem.kind for link in chain() for problem in run.take(link)]
     assert kinds == [ProblemKind.REVOKED_KEY] * 2  # of three checkpoints, the first was before
+
+
+@given(st.integers(1, LENGTH), st.sampled_from([LATE_US + LENGTH, -AHEAD_US - LENGTH]))
+def test_event_whose_own_time_is_far_from_its_storing_is_named(number: Any, off: Any) -> None:
+    links = chain()
+    links[number - 1] = replace(links[number - 1], time_us=AT + number + off)
+    kinds, problems = check(links)
+    assert kinds == {ProblemKind.TIME}
+    assert [problem.event_id for problem in problems] == [f"{number:032x}"]
+
+
+@given(st.integers(-AHEAD_US, LATE_US))
+def test_event_that_waited_in_a_spool_or_has_another_clock_is_sound(off: Any) -> None:
+    assert check([replace(link, time_us=link.time_us + off) for link in chain()])[0] <= {
+        ProblemKind.OPEN_ENDED
+    }
+
+
+def test_longer_outages_are_allowed_for_where_the_operator_says_so() -> None:
+    links = [replace(link, time_us=link.time_us + 2 * LATE_US) for link in chain()]
+    assert check(links)[0] == {ProblemKind.TIME}
+    assert check(links, late_us=3 * LATE_US)[0] == set()
+
+
+@given(st.integers(1, LENGTH - 1), st.integers(1, LENGTH - 1))
+def test_end_of_a_killed_run_in_a_file_is_unsigned_and_said_so_and_only_where_a_next_run_names_it(
+    first: Any, last: Any
+) -> None:
+    first, last = min(first, last), max(first, last)
+    run = Run(SOURCE, STREAM, Trust(KEYS), whole=False)
+    for link in chain()[first - 1 : last]:
+        assert list(run.take(link)) == []
+    checkpoint = last // 8 * 8
+    assert run.unsigned == (last - checkpoint if checkpoint >= first else last - first + 1)
+    assert list(run.end(now_us=AT, succeeded=True)) == []
+    named = {problem.kind for problem in run.end(now_us=AT, succeeded=False)}
+    assert named == ({ProblemKind.UNSIGNED} if run.unsigned else set())
+
+
+def test_end_cut_from_a_file_is_named_where_an_anchor_lies_behind_it() -> None:
+    run = Run(SOURCE, STREAM, Trust(KEYS), {16: bytes(32)}, whole=False)
+    for link in chain()[3:12]:
+        assert list(run.take(link)) == []
+    assert {problem.kind for problem in run.end(now_us=AT, succeeded=True)} == {ProblemKind.CUT_TAIL}
