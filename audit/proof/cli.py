@@ -105,12 +105,9 @@ def verify(
         read = export.read(bundle) if bundle is not None else None
         keys = _keyset(keys_dir, root_key, environment, read.keyset if read else None)
         kept += read.anchors if read else ()
-        whose, trust, now_us = (
-            House(environment, trust_domain, keys),
-            Trust(keys, ended),
-            time.time_ns() // 1000,
-        )
-        scope = Scope(whose, trust, now_us, kept, whole=read is None, late_us=late_h * HOUR_US)
+        whose, trust = House(environment, trust_domain, keys), Trust(keys, ended)
+        late_us, now_us = late_h * HOUR_US, time.time_ns() // 1000
+        scope = Scope(whose, trust, now_us, kept, whole=read is None, late_us=late_us)
         if read is not None:
             report = verify_rows(read.rows, with_revocations(scope, read.rows))
             report.notes.append(UNTIMED)
@@ -118,8 +115,8 @@ def verify(
             client = read_settings(StoreSettings).store().client()
             report = verify_store(client, scope, _progress)
             if nats and (nats_user or nats != os.environ.get("LICET_NATS_URL")):
-                login = (nats, nats_user, nats_password_file, nats_ca_file)
-                asyncio.run(_compare(client, NatsSettings(*login), environment, report, patience))
+                login = NatsSettings(nats, nats_user, nats_password_file, nats_ca_file)
+                asyncio.run(_compare(client, login, environment, report, patience))
             else:
                 report.notes.append(UNSIGNED)
     except (Error, StreamsError, UnreadError, export.ExportError, ValueError, OSError) as error:
