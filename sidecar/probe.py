@@ -124,11 +124,12 @@ class Probe(grpc.GenericRpcHandler):
     async def _watched(self, service: str, context: Any) -> None:
         said = None
         while not context.done():
+            closing = self._closing.is_set()  # before the status: a drain that begins meanwhile is told
             status = self._status(service)
             if status != said:
                 await context.write(HealthCheckResponse(status=status).SerializeToString())
                 said = status
-            if self._closing.is_set():
+            if closing:
                 _end(context, grpc.StatusCode.UNAVAILABLE, "draining")
                 return
             await _set_or_later(self._closing, LOOK_S)

@@ -412,7 +412,9 @@ async def test_half_a_request_and_silence_is_ended_and_holds_no_slot(kind: str) 
             if ended == {silent, half}:
                 break
         assert statuses == {silent: b"4", half: b"4"}
-        assert len(intake) == 0
+        async with asyncio.timeout(WITHIN_S):
+            while len(intake):  # noqa: ASYNC110 - grpcio's handler ends after its status is out
+                await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("kind", ["grpcio", "ngh2"])
