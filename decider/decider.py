@@ -17,6 +17,7 @@ from decider.decision.envelope import House, asked_of
 from decider.decision.parts import Parts, Track
 from decider.decision.record import failure_event, flood_event
 from decider.decision.verdict import Moment
+from decider.quota import cost_of
 from decider.task.visible import visible_methods
 from licet import telemetry
 from licet.call import tool_key
@@ -58,7 +59,7 @@ class Decider:
     ) -> DecideResponse | Refusal:
         """Decide one request of `peer`, the SPIFFE id that the transport proved; raises nothing."""
         clock = self._parts.clock
-        if not self._parts.quota.take(peer, clock.monotonic_ms()):
+        if not self._parts.quota.take(peer, clock.monotonic_ms(), cost_of(request.ByteSize())):
             return await self._over_quota(request, peer)
         now_ms = clock.wall_ms()
         moment = Moment(clock.new_id(now_ms), now_ms)

@@ -169,6 +169,10 @@ class DeciderProcess:
         current = self._configuration.current if self._configuration is not None else None
         return current.bundle.escalate_to if current is not None else self._settings.escalate_to
 
+    def _admit(self, peer: str) -> bool:
+        """Take one of a caller's quota for what is no decision."""
+        return self._quota.take(peer, monotonic_ms())
+
     async def _open(self) -> None:
         """Become able to decide, and then serve. Raises what waiting does not mend."""
         settings = self._settings
@@ -215,12 +219,17 @@ class DeciderProcess:
             tracing=traces,
             meter=DecisionMeter(counts, house.catalogs),
             way=self._way,
+            admit=self._admit,
         )
         self._exits.push_async_callback(tell, decider.flood, last=True)
         expiry = ExpiryWatch(holds, configuration, self._journal, announcer, wall_ms)
         for loop in (beacons.run(), telling(decider.flood), expiry.run(), announcer.run()):
             self._run(loop)
-        approvals = Approvals(
+        approvals = self._approvals(holds, configuration, announcer)
+        self._serve(service, approvals, self._registering(tasks, configuration, house), configuration)
+
+    def _approvals(self, holds: Holds, configuration: Configuration, announcer: Announcer) -> Approvals:
+        return Approvals(
             holds,
             configuration,
             self._journal,
@@ -229,7 +238,6 @@ class DeciderProcess:
             wall_ms=wall_ms,
             way=self._way,
         )
-        self._serve(service, approvals, self._registering(tasks, configuration, house), configuration)
 
     async def _begun(self, house: House) -> House:
         """Return the house with its tasks as they began at first."""

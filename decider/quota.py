@@ -1,8 +1,13 @@
 """How much one caller may ask: a token bucket each, taken before any work.
 
-Guarantees: over any time, a caller gets at most `burst` plus `per_second` for each second; what others ask
-takes nothing from it. Memory is bounded: callers that have been quiet long enough to be full again are
-forgotten.
+A decision costs one, and one more for each `REQUEST_BYTES` of its request. What it turns out to cost beside
+that is owed: one for each read of facts, one for each `READ_BYTES` that the egress check read past
+`READ_FREE_BYTES`. So a quota bounds work, about a millisecond of CPU for each token, and not only calls.
+
+Guarantees: over any time, a caller gets at most `burst` plus `per_second` for each second, and what it owes
+is taken from later ones; nobody owes more than `burst`; a call dearer than `burst` costs `burst`, so that
+every call passes with a full bucket; what others ask takes nothing from it. Memory is bounded: callers that
+have been quiet long enough to be full again are forgotten.
 """
 
 from dataclasses import dataclass
@@ -10,6 +15,21 @@ from typing import Final
 
 MAX_CALLERS: Final = 10_000
 """How many callers are remembered at once; beyond it the quiet ones are forgotten, then newcomers refused."""
+REQUEST_BYTES: Final = 2 << 10
+READ_BYTES: Final = 4 << 10
+READ_FREE_BYTES: Final = 16 << 10
+FACTS_COST: Final = 1
+"""What a read of facts is owed for: a decision with facts takes about twice the CPU of one without."""
+
+
+def cost_of(request_bytes: int) -> int:
+    """Return what a request of so many bytes costs before anything of it is read."""
+    return 1 + request_bytes // REQUEST_BYTES
+
+
+def cost_of_reading(read_bytes: int) -> int:
+    """Return what a call owes for so many characters that the egress check read; an ordinary one nothing."""
+    return max(0, read_bytes - READ_FREE_BYTES) // READ_BYTES
 
 
 @dataclass(slots=True)
@@ -26,8 +46,8 @@ class Quota:
         self._burst = float(burst)
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, caller: str, monotonic_ms: int) -> bool:
-        """Take one for `caller`; False where it has used up its share."""
+    def take(self, caller: str, monotonic_ms: int, cost: int = 1) -> bool:
+        """Take `cost` for `caller`; False, and nothing taken, where it has used up its share."""
         bucket = self._buckets.get(caller)
         if bucket is None:
             if len(self._buckets) >= MAX_CALLERS:
@@ -36,10 +56,17 @@ class Quota:
                 return False
             bucket = self._buckets[caller] = _Bucket(self._burst, monotonic_ms)
         self._fill(bucket, monotonic_ms)
-        if bucket.tokens < 1:
+        taken = min(float(cost), self._burst)
+        if bucket.tokens < taken:
             return False
-        bucket.tokens -= 1
+        bucket.tokens -= taken
         return True
+
+    def owe(self, caller: str, cost: int) -> None:
+        """Take `cost` of what `caller` gets later: its call was dearer than it looked."""
+        bucket = self._buckets.get(caller)
+        if bucket is not None:
+            bucket.tokens = max(-self._burst, bucket.tokens - cost)
 
     def _fill(self, bucket: _Bucket, monotonic_ms: int) -> None:
         gained = (monotonic_ms - bucket.at_ms) * self._per_ms

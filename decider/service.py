@@ -66,7 +66,11 @@ async def abort(context: Context, refusal: Refusal, escalate_to: str = "") -> No
 
 
 class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
-    """The methods. `identify` is the transport's way to name a peer, `way` says whom callers can ask."""
+    """The methods.
+
+    `identify` is the transport's way to name a peer, `way` says whom callers can ask, `admit` takes one of a
+    caller's quota: for what it asks beside decisions, whose quota the decider takes.
+    """
 
     def __init__(
         self,
@@ -79,7 +83,9 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         tracing: Tracing,
         meter: DecisionMeter,
         way: Callable[[], str],
+        admit: Callable[[str], bool],
     ) -> None:
+        self._admit = admit
         self._decider, self._beacons = decider, beacons
         self._store, self._outcomes = store, outcomes
         self._identify, self._tracing, self._meter = identify, tracing, meter
@@ -89,6 +95,13 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         peer = self._identify(context)
         if not peer:
             await abort(context, Refusal(Reason.CALLER_UNKNOWN))
+        return peer
+
+    async def _admitted(self, context: Context) -> str:
+        """Return the peer of a call that is no decision, once its quota is taken."""
+        peer = await self._peer(context)
+        if not self._admit(peer):
+            await abort(context, Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up"), self._way())
         return peer
 
     async def Decide(  # noqa: N802 - the name of the RPC
@@ -120,7 +133,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         self, request: decider_pb2.GetArtifactRequest, context: Context
     ) -> decider_pb2.GetArtifactResponse:
         """Return a signed artifact by its digest; who reads it verifies it."""
-        await self._peer(context)
+        await self._admitted(context)
         if len(request.sha256) != SHA256_BYTES:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a digest has 32 bytes")
         try:
@@ -138,7 +151,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         self, request: decider_pb2.GetOutcomeRequest, context: Context
     ) -> decider_pb2.GetOutcomeResponse:
         """Return how a step ended, to the caller of the permit that was spent and to nobody else."""
-        peer = await self._peer(context)
+        peer = await self._admitted(context)
         answer = await self._outcomes.outcome(request, peer)
         if isinstance(answer, Refusal):
             await abort(context, answer, self._way())
@@ -148,7 +161,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         self, request: decider_pb2.ListVisibleMethodsRequest, context: Context
     ) -> decider_pb2.ListVisibleMethodsResponse:
         """Return the methods that a task's agent may be shown; hiding is no boundary."""
-        answer = await self._decider.visible(request.task_id, await self._peer(context))
+        answer = await self._decider.visible(request.task_id, await self._admitted(context))
         if isinstance(answer, Refusal):
             await abort(context, answer, self._way())
         return answer

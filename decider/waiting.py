@@ -15,7 +15,7 @@ import grpc.aio
 from decider.decision.envelope import House, asked_of
 from decider.decision.parts import Clock
 from decider.decision.record import failure_event, flood_event
-from decider.quota import Quota
+from decider.quota import Quota, cost_of
 from decider.service import Context, Identify, abort
 from licet.flood import FloodRecord
 from licet.journal import Journal, SpoolError
@@ -74,7 +74,7 @@ class WaitingRoom:
         peer = self._identify(context)
         if not peer:
             await abort(context, Refusal(Reason.CALLER_UNKNOWN))
-        over = not self._quota.take(peer, self._clock.monotonic_ms())
+        over = not self._quota.take(peer, self._clock.monotonic_ms(), cost_of(len(body)))
         refusal = Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up") if over else self._refusal()
         asked = asked_of(DecideRequest.FromString(body), peer, self._house)
         now_ms = self._clock.wall_ms()

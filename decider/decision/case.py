@@ -42,6 +42,7 @@ from decider.notices.notice import NoticeKind, notice_of
 from decider.policy.candidate import Opinion, opinion
 from decider.policy.cedar import Narrowable, RuleCall
 from decider.policy.rule_call import rule_call
+from decider.quota import FACTS_COST
 from decider.relations.relation import related
 from decider.tokens.token import User
 from licet import telemetry
@@ -129,7 +130,7 @@ class Case:
             if isinstance(why, Edited):
                 narrower = replace(narrower, editors=(*effective.editors, why.editor))
             changed.update(change.path for change in changes)
-            self.envelope = effective = await flagged(narrower, in_force)
+            self.envelope = effective = await flagged(narrower, in_force, self.parts, self.peer)
             verdict = await self._judged(effective, house, in_force, modify=False)
             if isinstance(verdict, Refusal):
                 return verdict
@@ -157,7 +158,7 @@ class Case:
             self.k_tool = house.tool_keys[envelope.catalog.audience]
         if isinstance(envelope, Refused):
             return envelope
-        return await flagged(envelope, in_force)
+        return await flagged(envelope, in_force, self.parts, self.peer)
 
     async def _judged(
         self, envelope: Envelope, house: House, in_force: InForce, *, modify: bool = True
@@ -202,6 +203,7 @@ class Case:
         standing = self._standing(envelope, house, in_force)
         if envelope.method.facts is None:
             return Facts(), await standing
+        self.parts.quota.owe(self.peer, FACTS_COST)
         reading = read_facts(
             self.parts, envelope, in_force, self.moment, k_tool=self.k_tool, track=self.track
         )

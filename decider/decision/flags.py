@@ -4,16 +4,23 @@ from dataclasses import replace
 from typing import Final
 
 from decider.decision.envelope import Envelope
+from decider.decision.parts import Parts
 from decider.egress import Allowed, Report, inspect
 from decider.egress.beside import Beside
 from decider.in_force.in_force import InForce
+from decider.quota import cost_of_reading
 
 _BESIDE: Final = Beside()
 
 
-async def flagged(envelope: Envelope, in_force: InForce) -> Envelope:
-    """Return the envelope with the risk flags of its arguments; what takes long is read beside the loop."""
-    return _with(envelope, await _BESIDE.inspect(envelope.arguments, allowed=_expected(envelope, in_force)))
+async def flagged(envelope: Envelope, in_force: InForce, parts: Parts, peer: str) -> Envelope:
+    """Return the envelope with the risk flags of its arguments; what takes long is read beside the loop.
+
+    What it took is owed by `peer`.
+    """
+    report = await _BESIDE.inspect(envelope.arguments, allowed=_expected(envelope, in_force))
+    parts.quota.owe(peer, cost_of_reading(report.read_bytes))
+    return _with(envelope, report)
 
 
 def flag(envelope: Envelope, in_force: InForce) -> Envelope:

@@ -62,6 +62,8 @@ class Report:
 
     findings: tuple[Finding, ...]
     whole: bool = True
+    read_bytes: int = 0
+    """How many characters were read for it, in all readings: what it cost."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -119,7 +121,7 @@ def _inspected(
         known = {finding.rule_id for finding in findings}
         findings |= {finding for finding in together if finding.rule_id not in known}
     kept = (finding for finding in findings if not _is_allowed(finding, allowed))
-    return Report(tuple(sorted(kept)), whole=not readings.cut)
+    return Report(tuple(sorted(kept)), whole=not readings.cut, read_bytes=readings.read_bytes)
 
 
 def is_flag(text: str) -> bool:

@@ -103,6 +103,8 @@ class Readings:
         self.tries = bounds.tries
         """How many finds may still be checked."""
         self.cut = False
+        self.read_bytes = 0
+        """How many characters were read so far."""
 
     def of(self, text: str, pieces: str = "") -> Iterator[Reading]:
         """Yield the readings of a text, itself first, each once."""
@@ -122,6 +124,7 @@ class Readings:
                 return
             self._left -= 1
             self._left_bytes -= len(reading.text)
+            self.read_bytes += len(reading.text)
             seen.add((reading.text, reading.joined))
             yield reading
             if len(making) <= MAX_DEPTH:

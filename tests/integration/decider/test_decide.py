@@ -195,7 +195,7 @@ async def test_nats_away_means_no_permit_and_no_beacon(house: House) -> None:
 
 
 async def test_flood_uses_up_its_own_callers_quota_before_any_work(ground: Ground) -> None:
-    house = await furnish(ground, quota_per_second=0.01, quota_burst=2)
+    house = await furnish(ground, quota_per_second=0.01, quota_burst=4)  # each reads facts
     try:
         assert [(await house.decide(call_id=f"c{n}")).decision for n in (1, 2)] == [DECISION_TYPE_ALLOW] * 2
         for number in range(3, 9):
