@@ -213,7 +213,7 @@ class DeciderProcess:
         service = DeciderService(
             decider,
             beacons,
-            store,
+            lambda sha256: configuration.artifact(sha256, now_ms=wall_ms()),
             OutcomeReader(nc, configuration, house),
             identify=self._identify,
             tracing=traces,

@@ -7,7 +7,7 @@ the beacon.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 import grpc
@@ -23,7 +23,7 @@ from decider.status import status_of
 from licet.call import MAX_REQUEST_BYTES
 from licet.log import log, of_trace
 from licet.refusal import Reason, Refusal
-from licet.streams import ArtifactDamaged, ConfigStore, StreamsError
+from licet.streams import ArtifactDamaged, StreamsError
 from licet.tracing import Tracing, extract
 from licet.v1 import decider_pb2, decider_pb2_grpc
 
@@ -68,15 +68,16 @@ async def abort(context: Context, refusal: Refusal, escalate_to: str = "") -> No
 class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
     """The methods.
 
-    `identify` is the transport's way to name a peer, `way` says whom callers can ask, `admit` takes one of a
-    caller's quota: for what it asks beside decisions, whose quota the decider takes.
+    `artifact` returns what callers may have by its digest, `identify` is the transport's way to name a peer,
+    `way` says whom callers can ask, `admit` takes one of a caller's quota: for what it asks beside decisions,
+    whose quota the decider takes.
     """
 
     def __init__(
         self,
         decider: Decider,
         beacons: BeaconPublisher,
-        store: ConfigStore,
+        artifact: Callable[[bytes], Awaitable[bytes | None]],
         outcomes: OutcomeReader,
         *,
         identify: Identify,
@@ -87,7 +88,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
     ) -> None:
         self._admit = admit
         self._decider, self._beacons = decider, beacons
-        self._store, self._outcomes = store, outcomes
+        self._artifact, self._outcomes = artifact, outcomes
         self._identify, self._tracing, self._meter = identify, tracing, meter
         self._way = way
 
@@ -132,12 +133,15 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
     async def GetArtifact(  # noqa: N802 - the name of the RPC
         self, request: decider_pb2.GetArtifactRequest, context: Context
     ) -> decider_pb2.GetArtifactResponse:
-        """Return a signed artifact by its digest; who reads it verifies it."""
+        """Return a key set or a revocation list by its digest; who reads it verifies it.
+
+        No bundle: NOT_FOUND, as for a digest that nothing has.
+        """
         await self._admitted(context)
         if len(request.sha256) != SHA256_BYTES:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a digest has 32 bytes")
         try:
-            artifact = await self._store.artifact(request.sha256.hex())
+            artifact = await self._artifact(request.sha256)
         except (StreamsError, ArtifactDamaged) as error:
             log(logger, logging.ERROR, "artifact.unavailable", detail=str(error)[:300])
             artifact = None

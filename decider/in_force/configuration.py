@@ -68,6 +68,27 @@ class Configuration:
         """What is in force as far as this process knows; None before the first good record."""
         return self.latest.in_force if self.latest else None
 
+    async def artifact(self, sha256: bytes, *, now_ms: int) -> bytes | None:
+        """Return the key set or revocation list of that digest, for whoever asks; None for whatever else.
+
+        A bundle says every rule and every threshold: it is nobody's to have but the deciders', which read
+        the store. Raises StreamsError, ArtifactDamaged.
+        """
+        raw = await self._store.artifact(sha256.hex())
+        signed = parse_signed(raw) if raw is not None else None
+        if signed is None or isinstance(signed, Refusal):
+            return None
+        current = self.current
+        named = (current.config.keyset_sha256, current.config.revocations_sha256) if current else ()
+        if sha256 in named:
+            return raw
+        if isinstance(read_keyset(signed, self._root, environment=self._environment), KeySet):
+            return raw
+        if current is None:
+            return None
+        listed = read_revocations(signed, current.keys, environment=self._environment, now_ms=now_ms)
+        return raw if isinstance(listed, Revocations) else None
+
     async def refresh(self, *, now_ms: int, monotonic_ms: int) -> Read | None:
         """Read the active record from the leader. Returns what is in force, None where nothing is.
 

@@ -81,7 +81,7 @@ class DeciderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetArtifact(self, request, context):
-        """A signed artifact by its SHA-256: bundle, key set or revocation list.
+        """A key set or a revocation list by its SHA-256. No bundle: its rules are for deciders alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

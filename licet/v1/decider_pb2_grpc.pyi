@@ -38,7 +38,7 @@ class DeciderServiceStub:
     GetBeacon: _grpc.UnaryUnaryMultiCallable[_decider_pb2.GetBeaconRequest, _decider_pb2.GetBeaconResponse]
     """The newest beacon, for the start and after silence."""
     GetArtifact: _grpc.UnaryUnaryMultiCallable[_decider_pb2.GetArtifactRequest, _decider_pb2.GetArtifactResponse]
-    """A signed artifact by its SHA-256: bundle, key set or revocation list."""
+    """A key set or a revocation list by its SHA-256. No bundle: its rules are for deciders alone."""
     GetOutcome: _grpc.UnaryUnaryMultiCallable[_decider_pb2.GetOutcomeRequest, _decider_pb2.GetOutcomeResponse]
     """How a step ended, for the permit's own caller."""
     ListVisibleMethods: _grpc.UnaryUnaryMultiCallable[_decider_pb2.ListVisibleMethodsRequest, _decider_pb2.ListVisibleMethodsResponse]
@@ -56,7 +56,7 @@ class DeciderServiceAsyncStub(DeciderServiceStub):
     GetBeacon: _aio.UnaryUnaryMultiCallable[_decider_pb2.GetBeaconRequest, _decider_pb2.GetBeaconResponse]  # type: ignore[assignment]
     """The newest beacon, for the start and after silence."""
     GetArtifact: _aio.UnaryUnaryMultiCallable[_decider_pb2.GetArtifactRequest, _decider_pb2.GetArtifactResponse]  # type: ignore[assignment]
-    """A signed artifact by its SHA-256: bundle, key set or revocation list."""
+    """A key set or a revocation list by its SHA-256. No bundle: its rules are for deciders alone."""
     GetOutcome: _aio.UnaryUnaryMultiCallable[_decider_pb2.GetOutcomeRequest, _decider_pb2.GetOutcomeResponse]  # type: ignore[assignment]
     """How a step ended, for the permit's own caller."""
     ListVisibleMethods: _aio.UnaryUnaryMultiCallable[_decider_pb2.ListVisibleMethodsRequest, _decider_pb2.ListVisibleMethodsResponse]  # type: ignore[assignment]
@@ -89,7 +89,7 @@ class DeciderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _decider_pb2.GetArtifactRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_decider_pb2.GetArtifactResponse, _abc.Awaitable[_decider_pb2.GetArtifactResponse]]:
-        """A signed artifact by its SHA-256: bundle, key set or revocation list."""
+        """A key set or a revocation list by its SHA-256. No bundle: its rules are for deciders alone."""
 
     @_abc_1.abstractmethod
     def GetOutcome(

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from licet.cli import app
 from licet.embedded.rotation import rotate
 from licet.keyfile import read_public, read_signed, read_signing_key
 from licet.keys import KeySet, read_keyset
+from licet.metadata import DEV_IDENTITY
 from licet.refusal import Refusal
 from licet.revocation import REASON_OF_KIND, RevocationKind
 from licet.streams import EMBEDDED_SIZES, apply_streams, connect
 from licet.v1 import decider_pb2
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY
-from tests.worlds.decisions import ENV, Ground, House, start_house
+from tests.worlds.decisions import ENV, REFUND_BOT, Ground, House, start_house
 
 pytestmark = pytest.mark.asyncio
 WITHIN_S = 60
@@ -76,7 +78,10 @@ async def beacon_when(house: House, holds: Callable[[Beacon], bool]) -> Beacon:
 async def test_a_revoked_agent_is_denied_and_another_is_not(house: House) -> None:
     assert (await house.decide(call_id="before")).decision == DECISION_TYPE_ALLOW
     await policy(house.ground, "revoke", "agent", "refund-bot", "somebody-else")
-    await beacon_when(house, lambda beacon: beacon.revocations_seq == 1)
+    beacon = await beacon_when(house, lambda beacon: beacon.revocations_seq == 1)
+    asked = decider_pb2.GetArtifactRequest(sha256=beacon.revocations_sha256)
+    listed = await house.stub.GetArtifact(asked, metadata=((DEV_IDENTITY, REFUND_BOT),))
+    assert sha256(listed.artifact).digest() == beacon.revocations_sha256, "a list is for every door"
     answer = await house.decide(call_id="after")
     assert answer.decision == DECISION_TYPE_DENY
     assert answer.refusal.reason == REASON_OF_KIND[RevocationKind.AGENT]

@@ -164,7 +164,7 @@ async def test_decider_cut_off_from_nats_says_nothing_is_fresh(house: House) -> 
     assert (await beacon_of(house)).issued_at_ms == first.issued_at_ms
 
 
-async def test_artifacts_are_served_by_digest_to_known_peers(house: House) -> None:
+async def test_key_sets_are_served_by_digest_to_known_peers_and_rules_to_nobody(house: House) -> None:
     import grpc
     import grpc.aio
 
@@ -174,6 +174,7 @@ async def test_artifacts_are_served_by_digest_to_known_peers(house: House) -> No
     answer = await ask(decider_pb2.GetArtifactRequest(sha256=beacon.keyset_sha256), metadata=me, timeout=60)
     assert answer.artifact == (house.ground.keys_dir / "keyset.signed").read_bytes()
     for sha256, metadata, code in (
+        (beacon.bundle_sha256, me, grpc.StatusCode.NOT_FOUND),
         (b"x" * 32, me, grpc.StatusCode.NOT_FOUND),
         (b"x", me, grpc.StatusCode.INVALID_ARGUMENT),
         (beacon.keyset_sha256, (), grpc.StatusCode.UNAUTHENTICATED),
