@@ -115,9 +115,11 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
             return Refusal(Reason.APPROVAL_INVALID, f"{vote.reason}: {vote.detail}")
         if not await self._holds.answer(before.hold, vote.approval.approver, signed):
             return Refusal(Reason.APPROVAL_INVALID, f"`{vote.approval.approver}` has answered already")
-        await self._journal.append_acked(EventKind.APPROVAL_VOTED, **_vote_fields(vote))
+        after = await self._tally(stored)
+        lifts = isinstance(after, Tally) and after.state is HoldState.LIFTED
+        await self._journal.append_acked(EventKind.APPROVAL_VOTED, **_vote_fields(vote, lifts=lifts))
         self._announcer.tell(notice_of(NoticeKind.VOTED, vote.hold))
-        return await self._tally(stored)
+        return after
 
 
 _ENDED: Final = {
@@ -131,12 +133,12 @@ def _no_hold() -> Refusal:
     return Refusal(Reason.APPROVAL_INVALID, "no such hold")
 
 
-def _vote_fields(vote: Vote) -> dict[str, Any]:
+def _vote_fields(vote: Vote, *, lifts: bool) -> dict[str, Any]:
     answer = ApprovalAnswer.Name(vote.approval.answer).removeprefix("APPROVAL_ANSWER_").lower()
     return hold_fields(vote.hold) | {
         "approvals": (vote.approval.approver,),
         "rule_ids": tuple(vote.approval.rule_ids),
-        "detail": f"{answer} as {vote.approval.role}",
+        "detail": f"{answer} as {vote.approval.role}{', which lifts it' if lifts else ''}",
     }
 
 

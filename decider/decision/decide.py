@@ -151,9 +151,11 @@ def resume(
         )
         evaluation = Allowed(evaluation.rule_ids, (*evaluation.lifted, *standing))
     verdict = decide(envelope, facts, evaluation, in_force, moment, seen=seen)
-    if isinstance(verdict, Refusal) or verdict.refusal is not None:
+    if isinstance(verdict, Refusal) or verdict.hold is not None:
         return verdict
     verdict.decision.hold_id = people.hold.hold_id
+    if verdict.refusal is not None:  # people said yes, and something else says no: both are on record
+        return replace(verdict, approvers=people.approvers)
     privileged = envelope.method.call_class is CallClass.PRIVILEGED
     return replace(verdict, approvers=people.approvers, proofs=people.proofs if privileged else ())
 
@@ -169,7 +171,9 @@ def overbooked(
     if until_ms is not None and stop.refusal.reason is not Reason.DELEGATION_EXCEEDED:
         _end_by(permitted, until_ms)
         return replace(permitted, shadow="deny")
-    return _stopped(envelope, stop, in_force, moment)
+    denial = _stopped(envelope, stop, in_force, moment)
+    denial.decision.hold_id = permitted.decision.hold_id
+    return replace(denial, approvers=permitted.approvers)
 
 
 def _stopped(envelope: Envelope, stop: Stop, in_force: InForce, moment: Moment) -> Verdict:

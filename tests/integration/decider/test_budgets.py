@@ -267,8 +267,11 @@ async def test_denied_held_and_failed_calls_cost_nothing_and_a_used_up_budget_is
     house, ledger = await house_of(ONE), await ledger_of(ground)
     assert (await house.decide(refund("O3"), call_id="denied")).refusal.reason == "POLICY_DENIED"
     assert (await house.decide(refund(minor=4_999), call_id="held")).decision == DECISION_TYPE_HOLD
+    assert (await house.decide(refund("O9"), call_id="unknown")).refusal.reason == "RESOURCE_UNKNOWN"
+    house.finance.answer = b"\xff"
     with pytest.raises(grpc.aio.AioRpcError):
-        await house.decide(refund("O9"), call_id="no-facts")
+        await house.decide(call_id="no-facts")
+    house.finance.answer = None
     assert await ledger.used() == {}
     assert (await house.decide(call_id="a")).decision == DECISION_TYPE_ALLOW
     assert (await house.decide(call_id="b")).decision == DECISION_TYPE_ALLOW

@@ -11,13 +11,15 @@ import pytest
 from decider.approval.votes import HoldState, Tally
 from decider.decision.decide import decide, narrow_verdict, overbooked, resume
 from decider.decision.envelope import Envelope, build_envelope
-from decider.decision.limits import Stop
+from decider.decision.limits import NOTHING_SEEN, Seen, Stop
+from decider.decision.record import verdict_event
 from decider.decision.verdict import LIFE_MS, Verdict
 from decider.in_force.in_force import InForce
 from decider.policy.cedar import Allowed
 from decider.policy.terms import Terms
 from decider.task.contract import CONTRACT_RULE, Contract
 from licet.delegation import Delegation
+from licet.explain import Said, explain
 from licet.refusal import Reason, Refusal
 from licet.tier import CallClass
 from licet.v1.decision_pb2 import (
@@ -109,14 +111,38 @@ def test_range_ends_where_the_contract_of_the_task_ends(envelope: Envelope) -> N
     assert most(permit(replace(envelope, task=task))) == 500
 
 
+def approved(waiting: Envelope) -> Tally:
+    """The hold of this call, lifted by lena."""
+    held = usable(decide(waiting, FACTS, Allowed(("bot",)), ranged(), MOMENT))
+    assert held.hold is not None
+    return Tally(held.hold, HoldState.LIFTED, (), ("lena",), (), ())
+
+
+@pytest.mark.parametrize("when", ["seen before the rules", "booked last"])
+def test_call_that_people_approved_and_a_limit_stopped_says_who_approved_it(
+    envelope: Envelope, when: str
+) -> None:
+    contract = Contract(frozenset({"*"}), needs_approval=frozenset({"*"}))
+    waiting = replace(envelope, task=replace(envelope.task, contract=contract))
+    people, stop = approved(waiting), Stop(Refusal(Reason.BUDGET_EXHAUSTED, "x"), ("budget-x",))
+    seen = Seen(stop) if when == "seen before the rules" else NOTHING_SEEN
+    again = resume(waiting, FACTS, Allowed(("bot",)), people, in_force=ranged(), moment=MOMENT, seen=seen)
+    assert isinstance(again, Verdict)
+    stopped = again if seen.stop else overbooked(waiting, again, stop, ranged(), MOMENT)
+    _, record = verdict_event(stopped, waiting, bytes(32))
+    assert (record["decision"], record["reason"]) == ("deny", "BUDGET_EXHAUSTED")
+    said = {one.question: (one.answer, one.value, one.rule) for one in explain(record).answers}
+    approval = (Said.YES, "approved by lena", f"hold {people.hold.hold_id}")
+    assert said["did the people approve that must?"] == approval
+    assert said["is there a budget for it?"][0] is Said.NO
+
+
 def test_permit_that_people_approved_is_for_the_call_that_they_saw(envelope: Envelope) -> None:
     """A person approved 5.00 for this step; the permit must not let 50.00 through."""
     contract = Contract(frozenset({"*"}), needs_approval=frozenset({"*"}))
     waiting = replace(envelope, task=replace(envelope.task, contract=contract))
-    held = usable(decide(waiting, FACTS, Allowed(("bot",)), ranged(), MOMENT))
-    assert held.hold is not None
-    assert [need.rule_id for need in held.hold.requirements] == [CONTRACT_RULE]
-    people = Tally(held.hold, HoldState.LIFTED, (), ("lena",), (), ())
+    people = approved(waiting)
+    assert [need.rule_id for need in people.hold.requirements] == [CONTRACT_RULE]
     verdict = resume(waiting, FACTS, Allowed(("bot",)), people, in_force=ranged(), moment=MOMENT)
     assert isinstance(verdict, Verdict)
     assert verdict.decision.decision == DECISION_TYPE_ALLOW
