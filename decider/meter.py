@@ -18,7 +18,7 @@ from decider.decision.record import KINDS
 from decider.in_force.configuration import Configuration
 from licet import telemetry
 from licet.catalog import Catalog
-from licet.journal import Journal
+from licet.journal import Journal, LeftOut
 from licet.log import log
 from licet.metrics import Metrics, Values
 from licet.refusal import Refusal
@@ -129,7 +129,11 @@ class HoldWatch:
 
 
 def observe(metrics: Metrics, journal: Journal, configuration: Configuration) -> None:
-    """Show how much is spooled and whether the bundle in force only shadows, whenever somebody reads."""
+    """Show how much is spooled and whether the bundle in force only shadows; count payloads left out."""
+    left_out = metrics.counter(telemetry.METRIC_PAYLOADS_LEFT_OUT)
+    for reason in LeftOut:
+        left_out.begin(str(reason))
+    journal.tell_left_out(lambda reason: left_out.add(1, str(reason)))
 
     def shadow() -> Values:
         in_force = configuration.current

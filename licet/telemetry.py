@@ -120,6 +120,8 @@ EVIDENCE: Final = "licet.evidence"
 """which evidence of a step: `decision`, `door`, `spend` or `ledger`"""
 SPOOL: Final = "licet.spool"
 """which spool of a process: `journal` or `outcome`"""
+LEFT_OUT: Final = "licet.left_out"
+"""why a payload was left out: `room`, `share` or `disk`"""
 
 NONE: Final = "none"
 """the value of a label that has nothing to say: every sample of a metric has the same labels"""
@@ -143,6 +145,7 @@ METRIC_BEACON_AGE: Final = "licet.beacon.age"
 METRIC_SPEND_DURATION: Final = "licet.spend.duration"
 METRIC_UNKNOWN_OUTCOMES: Final = "licet.spend.unknown_outcomes"
 METRIC_SPOOL_DEPTH: Final = "licet.spool.depth"
+METRIC_PAYLOADS_LEFT_OUT: Final = "licet.payloads.left_out"
 METRIC_STREAM_LAG: Final = "licet.audit.stream_lag"
 METRIC_AUDIT_GAPS: Final = "licet.audit.gaps"
 METRIC_WRITER_FAILURES: Final = "licet.audit.writer_failures"
@@ -244,6 +247,10 @@ METRICS: Final = {
         Metric(
             METRIC_SPOOL_DEPTH, MetricKind.GAUGE, "{record}", (SPOOL,), "sidecar, decider, reconciler",
             "records on disk that NATS has not acknowledged yet",
+        ),
+        Metric(
+            METRIC_PAYLOADS_LEFT_OUT, MetricKind.COUNTER, "{payload}", (LEFT_OUT,), "decider",
+            "decision inputs that were not kept, since their stream or the disk did not keep up",
         ),
         Metric(
             METRIC_STREAM_LAG, MetricKind.GAUGE, "{message}", (STREAM,), "audit writer",

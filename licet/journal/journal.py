@@ -32,10 +32,10 @@ from licet.event import (
     uuid7,
 )
 from licet.journal.event_text import event_of, fit
-from licet.journal.queue import CAP_BYTES, MSG_ID_BYTES, DurableQueue, Letter
+from licet.journal.payloads import PAYLOADS_AT_ONCE, ROOM_BYTES, LeftOut, Payloads
+from licet.journal.queue import CAP_BYTES, DurableQueue, Letter
 from licet.journal.spool import SpoolError
 from licet.log import log
-from licet.sealed import payload_ref
 from licet.statement import PayloadType, SigningKey, canonical
 from licet.streams.errors import StoreUnavailable
 from licet.streams.publisher import Publishing
@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_EVENTS: Final = 256
 CHECKPOINT_S: Final = 10.0
 ACK_WITHIN_S: Final = 2.0
+PAYLOADS_DIRECTORY: Final = "payloads"
+"""Where payloads wait, below the journal's own directory."""
 STREAM_FILE: Final = "stream"
 """Holds the id of the run that used the directory last."""
 
@@ -61,21 +63,27 @@ Sealing = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose events these are: SPIFFE id, environment, subjects of events and, if any, of sealed payloads."""
+    """Whose events these are: SPIFFE id, environment, subject."""
 
     spiffe_id: str
     environment: str
     subject: str
-    payload_subject: str = ""
 
 
 class Journal:
     """One run's events. `open` makes it; use from one event loop."""
 
     def __init__(
-        self, queue: DurableQueue, source: Source, checkpoint_key: SigningKey, clock: Callable[[], int]
+        self,
+        queue: DurableQueue,
+        source: Source,
+        checkpoint_key: SigningKey,
+        clock: Callable[[], int],
+        payloads: Payloads | None = None,
     ) -> None:
         self._queue = queue
+        self._payloads = payloads
+        self._left_out: Callable[[LeftOut], None] = lambda _: None
         self._source = source
         self._key = checkpoint_key
         self._clock = clock
@@ -100,6 +108,7 @@ class Journal:
         cap_bytes: int = CAP_BYTES,
         checkpoint_s: float = CHECKPOINT_S,
         payload_subject: str = "",
+        payload_room_bytes: int = ROOM_BYTES,
     ) -> Self:
         """Begin a run in `directory`; what an earlier run left there is published first.
 
@@ -114,12 +123,18 @@ class Journal:
             cap_bytes: how much may wait to be published.
             checkpoint_s: seconds between checkpoints.
             payload_subject: from `subject_payload`, for whoever carries sealed payloads.
+            payload_room_bytes: how much of payloads may wait; beyond, they are left out.
 
         Raises:
             SpoolBroken: another process has the directory, or the disk refuses.
         """
         queue = await DurableQueue.open(directory, publisher=publisher, cap_bytes=cap_bytes)
-        journal = cls(queue, Source(source, environment, subject, payload_subject), checkpoint_key, clock)
+        payloads = None
+        if payload_subject:
+            place = directory / PAYLOADS_DIRECTORY
+            beside = await DurableQueue.open(place, publisher=publisher, window=PAYLOADS_AT_ONCE)
+            payloads = Payloads(beside, payload_subject, payload_room_bytes)
+        journal = cls(queue, Source(source, environment, subject), checkpoint_key, clock, payloads)
         previous = _swap_stream(directory / STREAM_FILE, journal.stream)
         journal._write(EventKind.PROCESS_STARTED, {"detail": _recovered(queue)}, previous_stream=previous)
         await queue.synced()
@@ -129,6 +144,12 @@ class Journal:
     def attach(self, publisher: Publishing) -> None:
         """Publish through `publisher` from now on."""
         self._queue.attach(publisher)
+        if self._payloads is not None:
+            self._payloads.queue.attach(publisher)
+
+    def tell_left_out(self, told: Callable[[LeftOut], None]) -> None:
+        """Call `told` from now on for each payload that is left out."""
+        self._left_out = told
 
     @property
     def full(self) -> bool:
@@ -187,8 +208,8 @@ class Journal:
     ) -> str:
         """Record an event and return its id once JetStream has acked it.
 
-        `sealing` makes the payload that goes before the event, in the same spool and the same order; the
-        event names it by `payload_ref`. The ack waited for is the event's.
+        `sealing` makes the payload that goes beside the event (licet.journal.payloads); the event names it
+        by `payload_ref`, or its `detail` begins with why it has none. The ack waited for is the event's.
 
         Raises:
             StoreUnavailable: no ack within `within_s` seconds. The event stays and will still be published,
@@ -214,26 +235,28 @@ class Journal:
         with contextlib.suppress(SpoolError):
             self._write(EventKind.PROCESS_STOPPED, {}, checkpoint=self._sign())
         self._closed = True
-        return await self._queue.close(drain_s)
+        if self._payloads is None:
+            return await self._queue.close(drain_s)
+        return all(await asyncio.gather(self._queue.close(drain_s), self._payloads.queue.close(drain_s)))
 
     def _record(self, kind: EventKind, fields: dict[str, Any], sealing: Sealing | None) -> tuple[str, int]:
         if self._closed:
             raise SpoolError("the journal is closed")
         time_us = fields.pop("time_us", 0) or self._clock()
         event_id = uuid7(time_us // 1_000, os.urandom(10))
-        if sealing is not None:
+        if sealing is not None and self._payloads is not None:
             fields = fit(fields)  # what no event can say is refused before a payload is spooled for it
-            fields["payload_ref"] = self._carry(sealing(event_id))
+            caller = str(fields.get("agent") or fields.get("caller"))
+            carried = self._payloads.carry(sealing(event_id), caller)
+            if isinstance(carried, LeftOut):
+                self._left_out(carried)
+                fields["detail"] = f"[payload left out: {carried}] {fields.get('detail', '')}".rstrip()
+            else:
+                fields["payload_ref"] = carried
         recorded = self._write(kind, fields, event_id, time_us)
         if self._seq - self._checkpointed >= CHECKPOINT_EVENTS:
             self._checkpoint()
         return recorded
-
-    def _carry(self, sealed: bytes) -> str:
-        """Spool a sealed payload and return what its event calls it; without its event it is nobody's."""
-        ref = payload_ref(sealed)
-        self._queue.put(Letter(self._source.payload_subject, ref[:MSG_ID_BYTES], sealed))
-        return ref
 
     def _write(
         self, kind: EventKind, fields: Mapping[str, Any], event_id: str = "", time_us: int = 0, **own: Any

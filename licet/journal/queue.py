@@ -1,13 +1,11 @@
 """Messages that will reach JetStream although this process, the server or the network may go away in between.
 
-`put` writes a letter to the spool: from then on a kill of this process does not lose it. Against a loss of
-power it is safe once it is acked or synced: whoever must know waits in `synced` (one fsync for all who wait);
-a letter that nobody waits for is acked within `2 * SYNC_S`, or a group fsync takes it. While the server acks
-promptly nobody pays for an fsync.
+`put` writes a letter to the spool: a kill of this process does not lose it, nor a loss of power once it is
+acked or synced. Whoever must know waits in `synced` (one fsync for all who wait); a letter that nobody waits
+for is acked within `2 * SYNC_S`, or a group fsync takes it: prompt acks spare the fsync.
 
-A task of its own publishes in order, many on their way at once, and lets go of a letter when it is acked.
-After any failure it begins again at the first letter that has no ack, so the order in the stream is the order
-of `put` except after one.
+A task of its own publishes in order and lets go of a letter when it is acked. After any failure it begins
+again at the first without an ack: the order in the stream is that of `put` except after one.
 
 A letter is sent at least once: acks are noted on disk every `NOTE_S`, so a kill sends again what was on its
 way and what was acked since. Its Msg-Id keeps a repetition within the stream's deduplication window (120 s)
@@ -34,8 +32,7 @@ from licet.streams.publisher import PubAck, Publishing
 
 logger = logging.getLogger(__name__)
 
-WINDOW: Final = 256
-"""Letters on their way at once."""
+WINDOW: Final = 256  # letters on their way at once
 ACK_TIMEOUT_S: Final = 2.0
 TICK_S: Final = 0.25
 SYNC_S: Final = 0.025
@@ -94,9 +91,10 @@ class DurableQueue:
     """One spool, one publisher, one sending task. `open` starts it; without a publisher it only keeps."""
 
     def __init__(
-        self, spool: Spool, *, cap_bytes: int, settles: Callable[[Letter, StoreRefused], bool]
+        self, spool: Spool, *, cap_bytes: int, window: int, settles: Callable[[Letter, StoreRefused], bool]
     ) -> None:
         self._spool = spool
+        self._window = window
         self._cap_bytes = cap_bytes
         self._settles = settles
         self._publisher: Publishing | None = None
@@ -130,6 +128,7 @@ class DurableQueue:
         *,
         publisher: Publishing | None = None,
         cap_bytes: int = CAP_BYTES,
+        window: int = WINDOW,
         settles: Callable[[Letter, StoreRefused], bool] = never_settled,
     ) -> Self:
         """Open the spool in `directory` and begin to publish what an earlier run left in it.
@@ -138,12 +137,14 @@ class DurableQueue:
             directory: of this queue alone.
             publisher: may come later, by `attach`.
             cap_bytes: how much may wait.
+            window: how many letters may be on their way at once.
             settles: whether a refusal means that the letter need not be sent again.
 
         Raises:
             SpoolBroken: another process has the directory, or the disk refuses.
         """
-        queue = cls(await asyncio.to_thread(Spool.open, directory), cap_bytes=cap_bytes, settles=settles)
+        spool = await asyncio.to_thread(Spool.open, directory)
+        queue = cls(spool, cap_bytes=cap_bytes, window=window, settles=settles)
         queue._tasks = (asyncio.create_task(queue._sync_loop()), asyncio.create_task(queue._send_loop()))
         queue._tick()
         if publisher is not None:
@@ -197,7 +198,7 @@ class DurableQueue:
         """Return once everything `put` so far is durable. Raises SpoolBroken."""
         if self._broken:
             raise SpoolBroken(self._broken)
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter = self._loop.create_future()
         self._sync_waiters.append(waiter)
         self._sync_wanted.set()
         await waiter
@@ -332,14 +333,14 @@ class DurableQueue:
         publisher = self._publisher
         if publisher is None or not publisher.connected:
             return
-        while len(self._on_way) < WINDOW and not self._failed:
+        while len(self._on_way) < self._window and not self._failed:
             kept = self._recent.at(self._sent_to)
             if kept is not None:
                 await self._send(publisher, *kept)
                 continue
             before = self._sent_to
             for position, record in self._spool.read(before):
-                if len(self._on_way) >= WINDOW:
+                if len(self._on_way) >= self._window:
                     return
                 await self._send(publisher, position, Letter.of(record))
             if self._sent_to == before:

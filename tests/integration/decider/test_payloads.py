@@ -1,5 +1,6 @@
 """What a decision rested on is sealed for its tenant, beside its event, and opens for nobody else."""
 
+import asyncio
 import json
 from hashlib import sha256
 from typing import Any
@@ -11,6 +12,7 @@ from licet.call import MAX_REQUEST_BYTES
 from licet.keyfile import read_secret
 from licet.sealed import Place, Unopened, open_sealed, payload_ref, read_input
 from licet.streams import connect, read_seq, stream_info, stream_payload
+from licet.streams.api import call
 from licet.v1.payload_pb2 import DecisionInput
 from tests.worlds.decisions import ENV, House, refund
 
@@ -109,3 +111,22 @@ async def test_an_argument_of_five_megabytes_leaves_one_event_with_its_size_and_
     message = opened(house, event, (await payloads(house))[event.payload_ref])
     assert (message.request, list(message.left_out)) == (b"", ["request"])
     assert (message.request_size, message.request_sha256) == (len(body), sha256(body).digest())
+
+
+async def test_a_full_payload_stream_delays_no_decision_and_takes_what_waited_later(house: House) -> None:
+    nc = await connect(house.ground.nats.settings("setup"), "test")
+    name = stream_payload(ENV)
+    info = await stream_info(nc, name)
+    assert info is not None
+    await call(nc, f"STREAM.UPDATE.{name}", {**info["config"], "max_bytes": 64})
+    for number in range(3):
+        answer = await house.decide(call_id=f"call_{number}")
+        assert answer.refusal.reason == "", answer
+    events = [event for number in range(3) for event in await house.decisions(f"call_{number}")]
+    assert len(events) == 3
+    assert await payloads(house) == {}
+    await call(nc, f"STREAM.UPDATE.{name}", info["config"])
+    await nc.close()
+    async with asyncio.timeout(60):
+        while set(await payloads(house)) != {event.payload_ref for event in events}:  # noqa: ASYNC110 - the queue's doing
+            await asyncio.sleep(0.05)
