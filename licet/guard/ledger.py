@@ -33,7 +33,10 @@ class LedgerUnavailable(Exception):  # noqa: N818 - a state of the database, not
 
 
 class CommitUnknown(Exception):  # noqa: N818 - as above
-    """The connection was lost while committing: only a fence can tell what happened."""
+    """Nobody knows what was committed, only a fence can tell.
+
+    The connection was lost while committing, or the transaction had ended before its commit.
+    """
 
 
 class State(StrEnum):
@@ -111,7 +114,11 @@ class Transaction(Protocol):
     """One open transaction of the tool. Every method may raise the driver's own errors."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
-        """Run one statement of the tool, in the driver's own parameter style."""
+        """Run one statement of the tool, in the driver's own parameter style.
+
+        Raises CommitUnknown, and runs nothing, once the transaction has ended: each further statement would
+        be a transaction of its own, and stay.
+        """
         ...
 
     def now_us(self) -> int:

@@ -28,7 +28,7 @@ from licet.guard.ledger import (
     spend_row,
 )
 
-_NOW_US: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_NOW_US: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint"
 _EXEC_ROW: Final = """
   SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
   FROM licet_spend WHERE spend_id = %s AND state = 'EXEC'
@@ -40,7 +40,7 @@ _ROW: Final = """
 _INSERT: Final = """
   INSERT INTO licet_spend
     (spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us)
-  VALUES (%s, %s, %s, %s, %s, %s, %s, %s, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+  VALUES (%s, %s, %s, %s, %s, %s, %s, %s, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint)
   ON CONFLICT DO NOTHING
 """
 _APPEND: Final = """
@@ -69,6 +69,8 @@ class PostgresTransaction:
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
         """Run one statement; parameters are `%s`."""
+        if _is_idle(self._connection):
+            raise CommitUnknown("the transaction has ended already")
         return self._connection.execute(statement, parameters)
 
     def now_us(self) -> int:
@@ -166,8 +168,8 @@ class PostgresLedger:
         Adds the two columns (text, integer) where they are missing. Rows that are there already become the
         numbered entries of one spend whose issuer is `before-licet`; the table is locked meanwhile. Calling
         it again with the same names changes nothing. Raises ValueError when the table is missing, has
-        children or is one, when one of the columns holds values already, and when another ledger is
-        protected.
+        children or is one, when one of the columns is of another kind or holds values already, and when
+        another ledger is protected.
         """
         names = (ledger, spend_column, entry_column)
         with self._idle.borrow() as connection, connection.transaction():
@@ -187,6 +189,7 @@ class PostgresLedger:
                         table, name, sql.SQL(kind)
                     )
                 )
+                _require_kind(connection, ledger, column, kind)
                 filled = sql.SQL("SELECT 1 FROM {} WHERE {} IS NOT NULL LIMIT 1").format(table, name)
                 if connection.execute(filled).fetchone() is not None:
                     raise ValueError(
@@ -208,10 +211,17 @@ class PostgresLedger:
         with self._idle.borrow() as connection:
             try:
                 connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-                yield PostgresTransaction(connection)
-            except psycopg.OperationalError as error:  # lost the server, a deadlock, a lock timeout
-                _roll_back(connection)
+            except psycopg.OperationalError as error:
                 raise LedgerUnavailable(str(error)) from error
+            try:
+                yield PostgresTransaction(connection)
+            except Exception as error:
+                if _is_idle(connection):  # ended by the tool's code
+                    raise CommitUnknown("the transaction had ended before its commit") from error
+                _roll_back(connection)
+                if isinstance(error, psycopg.OperationalError):  # lost the server, a deadlock, a lock timeout
+                    raise LedgerUnavailable(str(error)) from error
+                raise
             except BaseException:
                 _roll_back(connection)
                 raise
@@ -250,6 +260,8 @@ def _roll_back(connection: psycopg.Connection[Any]) -> None:
 
 
 def _commit(connection: psycopg.Connection[Any]) -> None:
+    if _is_idle(connection):  # PostgreSQL answers a COMMIT of nothing with a warning only
+        raise CommitUnknown("the transaction had ended before its commit")
     try:
         done = connection.execute("COMMIT")
     except psycopg.OperationalError as error:
@@ -264,6 +276,20 @@ def _commit(connection: psycopg.Connection[Any]) -> None:
 
 def _file(name: str) -> bytes:
     return files("licet.guard").joinpath(name).read_bytes()
+
+
+_KINDS: Final = {"text": ("text", "varchar"), "integer": ("int2", "int4", "int8")}
+
+
+def _require_kind(connection: psycopg.Connection[Any], ledger: str, column: str, kind: str) -> None:
+    """In a column of text, `1` and `01` would be two entries."""
+    found = connection.execute(
+        "SELECT udt_name::text FROM information_schema.columns"
+        " WHERE table_schema = current_schema() AND table_name = %s AND column_name = %s",
+        (ledger, column),
+    ).fetchone()
+    if found is None or found[0] not in _KINDS[kind]:
+        raise ValueError(f"`{column}` of `{ledger}` is no column of {kind}")
 
 
 def _require_plain_table(connection: psycopg.Connection[Any], ledger: str) -> None:

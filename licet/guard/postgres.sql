@@ -1,6 +1,8 @@
 -- The guard's tables in PostgreSQL (14 or later), for tools in any language. Applying this file again changes nothing.
 -- They go into the current schema; each function is bound to it, so that a temporary table of the same name, which
--- PostgreSQL would look up first, cannot stand in for them.
+-- PostgreSQL would look up first, cannot stand in for them. PostgreSQL prefers a function or operator of the very types
+-- of a call to its own of any type, wherever it stands: what is called here is named with its schema (to_jsonb) or has
+-- one of these very types in pg_catalog, which is searched first (so 1000000::numeric), and nobody can plant another.
 --
 -- A tool's own transaction (READ COMMITTED) inserts one row into licet_spend before it changes anything, its ledger
 -- rows, its reply into licet_result, last one row per ledger row into licet_outbox (which is where transactions queue
@@ -86,15 +88,15 @@ BEGIN
   END IF;
   -- holds the one head row until the commit: numbers and times follow commits
   UPDATE licet_outbox_head SET last = last + 1 RETURNING last INTO NEW.outbox_seq;
-  NEW.committed_at_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+  NEW.committed_at_us := (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint;
   RETURN NEW;
 END $$;
 
 -- For the outbox, and for the ledger with the names of its two columns.
 CREATE OR REPLACE FUNCTION licet_entry_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  row_spend text := to_jsonb(NEW) ->> TG_ARGV[0];
-  row_entry bigint := (to_jsonb(NEW) ->> TG_ARGV[1])::bigint;
+  row_spend text := pg_catalog.to_jsonb(NEW) ->> TG_ARGV[0];
+  row_entry bigint := (pg_catalog.to_jsonb(NEW) ->> TG_ARGV[1])::bigint;
 BEGIN
   IF NOT EXISTS (
     SELECT 1 FROM licet_spend s

@@ -9,7 +9,7 @@ LOCK TABLE {ledger} IN ACCESS EXCLUSIVE MODE;
 -- Rows from before the guard become the numbered entries of one spend of their own.
 INSERT INTO licet_spend (spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us)
 SELECT {before}, 0, 'EXEC', count(*), ''::bytea, '', '', 'before-licet',
-  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
 FROM {ledger} HAVING count(*) > 0;
 
 WITH numbered AS MATERIALIZED (SELECT ctid AS row, row_number() OVER (ORDER BY ctid) AS number FROM {ledger})

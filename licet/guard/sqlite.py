@@ -71,7 +71,9 @@ class SqliteTransaction:
         self._connection = connection
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
-        """Run one statement; parameters are `?`."""
+        """Run one statement; parameters are `?`. A statement that failed may have ended the transaction."""
+        if not self._connection.in_transaction:
+            raise CommitUnknown("the transaction has ended already")
         return self._connection.execute(statement, parameters)
 
     def now_us(self) -> int:
@@ -175,9 +177,9 @@ class SqliteLedger:
         numbered entries of one spend whose issuer is `before-licet`. Calling it again with the same names
         changes nothing.
 
-        Raises ValueError for a table that is missing, WITHOUT ROWID, or has an index over an expression (the
-        guard could not tell which row an INSERT OR REPLACE would remove), when one of the columns holds
-        values already, and when another ledger is protected.
+        Raises ValueError for a table that is missing, WITHOUT ROWID, has a column called `rowid` or an index
+        over an expression (the guard could not tell which row an INSERT OR REPLACE would remove), when one of
+        the columns is of another kind or holds values already, and when another ledger is protected.
         """
         names = (ledger, spend_column, entry_column)
         with self._idle.borrow() as connection:
@@ -204,6 +206,11 @@ class SqliteLedger:
                 raise LedgerUnavailable(str(error)) from error
             try:
                 yield SqliteTransaction(connection)
+            except Exception as error:
+                if not connection.in_transaction:  # ended by the tool's code, or by an error of SQLite
+                    raise CommitUnknown("the transaction had ended before its commit") from error
+                _roll_back(connection)
+                raise
             except BaseException:
                 _roll_back(connection)
                 raise
@@ -244,6 +251,11 @@ class SqliteLedger:
                 raise
 
 
+def _affinity(declared: str) -> str:
+    """Return the first of the words by which SQLite gives a column its kind; empty for none."""
+    return next((word for word in ("INT", "CHAR", "CLOB", "TEXT") if word in declared), "")
+
+
 def _missing_columns(connection: sqlite3.Connection, ledger: str, spend: str, entry: str) -> list[str]:
     query = "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND name = ?"
     kind = connection.execute(query, (ledger,)).fetchone()
@@ -251,8 +263,16 @@ def _missing_columns(connection: sqlite3.Connection, ledger: str, spend: str, en
         raise ValueError(f"`{ledger}` is no table of this database")
     if kind[1]:
         raise ValueError(f"`{ledger}` is WITHOUT ROWID: the guard cannot number its rows")
-    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (ledger,))}
-    for column in {spend, entry} & columns:
+    found = connection.execute("SELECT name, type FROM pragma_table_info(?)", (ledger,)).fetchall()
+    columns = {name: declared.upper() for name, declared in found}
+    if any(name.lower() == "rowid" for name in columns):
+        raise ValueError(f"`{ledger}` has a column called `rowid`: the guard cannot tell its rows apart")
+    for column, kinds in ((spend, ("CHAR", "CLOB", "TEXT")), (entry, ("INT",))):
+        # by SQLite's rule of affinity: in a column of text, `1` and `01` would be two entries
+        declared = columns.get(column)
+        if declared is not None and _affinity(declared) not in kinds:
+            raise ValueError(f"`{column}` of `{ledger}` is no column of {kinds[-1]}")
+    for column in {spend, entry} & columns.keys():
         query = f"SELECT 1 FROM {_quoted(ledger)} WHERE {_quoted(column)} IS NOT NULL"  # noqa: S608 - quoted names
         if connection.execute(query).fetchone() is not None:
             raise ValueError(f"`{column}` of `{ledger}` is filled already: name a column of the guard's own")

@@ -23,6 +23,7 @@ CREATE TRIGGER licet_ledger_insert BEFORE INSERT ON {ledger} BEGIN
   SELECT RAISE(ABORT, 'licet: a ledger row needs its own entry of an executed spend') WHERE NOT EXISTS (
     SELECT 1 FROM licet_spend AS s
     WHERE s.spend_id = NEW.{spend} AND s.state = 'EXEC' AND NEW.{entry} BETWEEN 1 AND s.entries
+      AND NEW.{entry} = CAST(NEW.{entry} AS INTEGER) -- a column of integers keeps 1.5
   );
 END;
 CREATE TRIGGER licet_ledger_update BEFORE UPDATE ON {ledger} BEGIN

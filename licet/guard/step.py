@@ -50,8 +50,8 @@ class Spend:
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
         """Run one statement in the transaction; parameters in the driver's own style, `?` or `%s`.
 
-        Statements that end a transaction (COMMIT, ROLLBACK) are not yours to send: the guard would refuse the
-        call, but what was committed stays.
+        Statements that end a transaction (COMMIT, ROLLBACK) are not yours to send: nothing runs after one,
+        and the outcome is unknown; what was committed stays.
         """
         return self._transaction.execute(statement, parameters)
 

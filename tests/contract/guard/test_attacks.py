@@ -178,6 +178,36 @@ def test_a_temporary_table_of_the_same_name_deceives_no_trigger(tool: GuardedToo
     connection.close()
 
 
+@pytest.mark.parametrize("entry", [1.5, "1.25", "01", " 2", "2.0"])
+def test_an_entry_between_two_entries_is_refused(tool: GuardedTool, spent: str, entry: float | str) -> None:
+    """SQLite keeps 1.5 in a column of integers: there is room for any number of rows between two."""
+    with nothing_changes(tool):
+        assert tool.attack(LEDGER_ROW, "x", "customer", 5000, spent, entry) != "accepted"
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+def test_a_function_of_a_role_that_owns_nothing_deceives_no_trigger(tool: GuardedTool, spent: str) -> None:
+    """PostgreSQL prefers a function of the very row type to its own of any type, wherever it stands."""
+    forged = f"""SELECT '{{"spend_id": "{spent}", "entry": 1}}'::jsonb"""
+    planted = f"CREATE FUNCTION to_jsonb(ledger) RETURNS jsonb LANGUAGE sql AS $$ {forged} $$"
+    assert tool.attack(planted) == "accepted"  # of whoever may create in the schema
+    with nothing_changes(tool):
+        assert "needs its own entry" in tool.attack(LEDGER_ROW, "x", "customer", 5000, UNKNOWN, 7)
+    assert isinstance(tool.refund(tool.call(refund("O2"), call_id="another")), Done)
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+def test_an_operator_of_a_role_that_owns_nothing_dates_no_row(tool: GuardedTool) -> None:
+    """It would run with the rights of whoever writes next, and say when that was."""
+    for statement in (
+        "CREATE FUNCTION never(numeric, integer) RETURNS numeric LANGUAGE sql AS $$ SELECT 0::numeric $$",
+        "CREATE OPERATOR * (LEFTARG = numeric, RIGHTARG = integer, FUNCTION = never)",
+    ):
+        assert tool.attack(statement) == "accepted"
+    assert isinstance(tool.refund(tool.call()), Done)
+    assert all(change.committed_at_us and change.spend.decided_at_us for change in tool.outbox())
+
+
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
 def test_truncating_is_refused_even_by_a_session_that_plays_a_replica(tool: GuardedTool, spent: str) -> None:
     for table in TABLES:
@@ -259,7 +289,7 @@ def test_a_beacon_that_grows_old_while_the_change_runs_refuses_it(
 
     def slow(spend: Spend) -> IssueRefundResponse:
         reply = change(spend)
-        monkeypatch.setattr("licet.guard.guard._monotonic_ms", lambda: later)
+        monkeypatch.setattr("licet.guard.guard.elapsed_ms", lambda: later)
         return reply
 
     call = tool.call()

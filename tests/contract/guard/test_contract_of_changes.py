@@ -1,6 +1,7 @@
 """A tool's own code that breaks its contract with the guard leaves nothing behind, and is told why."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.worlds.guarded_tool import GuardedTool
 from tests.worlds.mint import GET_ORDER, refund
 
 Run = Callable[[Spend], IssueRefundResponse]
+
+OR_ROLLBACK = "INSERT OR ROLLBACK INTO orders (order_id) VALUES ('O1')"
 
 
 def run(tool: GuardedTool, change: Run, *, entries: int = 2) -> Done[IssueRefundResponse] | Refusal:
@@ -104,7 +107,36 @@ def triggers(tool: GuardedTool) -> list[tuple[str]]:
     return list(tool.rows("SELECT name FROM sqlite_master WHERE type = 'trigger'"))
 
 
-@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_nothing_is_changed_once_the_transaction_has_ended(tool: GuardedTool) -> None:
+    """Without it each further statement would be a transaction of its own, and stay."""
+
+    def ending(spend: Spend) -> IssueRefundResponse:
+        spend.check(tenant="t1", facts={"order.version": 1, "order.tenant": "t1", "order.status": "paid"})
+        with suppress(*tool.store.refusals):
+            # SQLite ends the whole transaction for one row of a table that says so, or says it itself
+            spend.execute("ROLLBACK" if tool.store.for_update else OR_ROLLBACK)
+        spend.execute("UPDATE orders SET status = 'refunded'")
+        raise AssertionError("that was not in the transaction any more")
+
+    with pytest.raises(CommitUnknown):
+        run(tool, ending)
+    assert untouched(tool)
+    assert tool.rows("SELECT DISTINCT status FROM orders") == [("paid",)]
+    assert isinstance(tool.refund(tool.call()), Done)
+
+
+def test_of_what_failed_after_a_commit_of_the_tools_own_nothing_is_claimed(tool: GuardedTool) -> None:
+    """To say `none` of it would have the step tried again."""
+
+    def failing(spend: Spend) -> IssueRefundResponse:
+        tool.change(refund())(spend)
+        spend.execute("COMMIT")
+        raise ZeroDivisionError
+
+    with pytest.raises(CommitUnknown):
+        run(tool, failing)
+
+
 def test_a_commit_of_the_tools_own_is_found_and_nothing_is_claimed(tool: GuardedTool) -> None:
     lawful = tool.change(refund())
 

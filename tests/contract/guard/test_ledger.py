@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -178,8 +178,9 @@ def test_what_is_no_table_cannot_be_the_ledger(store: Store, name: str) -> None:
     [
         "CREATE TABLE ledger (id text PRIMARY KEY) WITHOUT ROWID",
         "CREATE TABLE ledger (id text); CREATE UNIQUE INDEX u ON ledger (lower(id))",
+        "CREATE TABLE ledger (id text, RowId integer)",
     ],
-    ids=["without rowid", "unique expression"],
+    ids=["without rowid", "unique expression", "a column called rowid"],
 )
 def test_a_ledger_in_which_replaced_rows_could_go_unseen_is_refused(store: Store, statement: str) -> None:
     connection = store.connect()
@@ -187,6 +188,27 @@ def test_a_ledger_in_which_replaced_rows_could_go_unseen_is_refused(store: Store
     connection.close()
     store.ledger.install()
     with pytest.raises(ValueError, match="`ledger`"):
+        store.ledger.protect("ledger", "spend_id", "entry")
+
+
+@pytest.mark.parametrize(
+    ("columns", "lawful"),
+    [
+        ("spend_id text, entry text", False),
+        ("spend_id text, entry double precision", False),
+        ("spend_id integer, entry integer", False),
+        ("spend_id text, entry integer", True),
+        ("spend_id varchar(32), entry bigint", True),
+    ],
+)
+def test_columns_in_which_one_entry_could_be_spelled_twice_are_refused(
+    store: Store, columns: str, lawful: bool
+) -> None:
+    connection = store.connect()
+    connection.execute(f"CREATE TABLE ledger (id text PRIMARY KEY, {columns})")
+    connection.close()
+    store.ledger.install()
+    with nullcontext() if lawful else pytest.raises(ValueError, match="is no column of"):
         store.ledger.protect("ledger", "spend_id", "entry")
 
 
