@@ -13,6 +13,7 @@ from tests.integration.audit.conftest import front as front  # noqa: PLC0414
 from tests.integration.audit.conftest import house as house  # noqa: PLC0414
 from tests.integration.audit.conftest import nats as nats  # noqa: PLC0414
 from tests.integration.audit.conftest import store as store  # noqa: PLC0414
+from tests.integration.audit.conftest import stores as stores  # noqa: PLC0414
 
 pytestmark = [pytest.mark.soak, pytest.mark.asyncio, pytest.mark.timeout(600)]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
@@ -38,12 +39,13 @@ def get(url: str) -> tuple[int, str, bytes]:
 
 
 @pytest.fixture
-def table(store: Any) -> Any:
+def table(store: Any) -> Iterator[Any]:
     store.client.command(
         "CREATE TABLE t (a UInt64, b String, n Int64) ENGINE = MergeTree ORDER BY a"
         " SETTINGS non_replicated_deduplication_window = 100"
     )
-    return store
+    yield store
+    store.client.command("DROP TABLE t SYNC")
 
 
 def test_wrong_password_and_no_password_are_refused_with_clickhouses_own_code(front: Any) -> None:
