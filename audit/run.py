@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from audit.store.migrate import check
 from audit.store.stored import House
 from audit.writing.writer import StreamWriter, kept_streams, streams
 from licet import metrics, telemetry, tracing
+from licet.clock import wall_us
 from licet.identity import reconciler_id, sidecar_id
 from licet.journal import Journal
 from licet.journal.spool import SpoolError
@@ -168,7 +168,7 @@ async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float, 
     unexpected = 0
     while True:
         try:
-            await reconciler.poll(time.time_ns() // 1000)
+            await reconciler.poll(wall_us())
             await asyncio.to_thread(cursors.save, reconciler.ledger_cursors)
             unexpected = 0
         except (ClickHouseError, StreamsError, SpoolError, OSError) as error:

@@ -99,7 +99,7 @@ async def _budgets(settings: Any, environment: str, master: bytes) -> Any:
     from decider.budgets.book import BudgetBook
     from decider.budgets.records import budget_key
     from decider.budgets.report import rows_of
-    from decider.clock import wall_ms
+    from licet.clock import wall_ms
     from licet.streams import Publisher, connect
 
     nc = await connect(settings, "licet-budgets", forever=False)

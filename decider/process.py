@@ -21,7 +21,7 @@ from decider.approval.expiry import ExpiryWatch
 from decider.approval.holds import Holds
 from decider.budgets.office import open_limits
 from decider.catalog.served_watch import watching
-from decider.clock import SYSTEM_CLOCK, monotonic_ms, wall_ms
+from decider.clock import SYSTEM_CLOCK
 from decider.credentials import nats_settings, open_reader
 from decider.decider import Decider
 from decider.decision.envelope import House
@@ -55,6 +55,7 @@ from decider.telling import tell, telling
 from decider.tokens.issuers import read_issuers
 from decider.waiting import WaitingRoom
 from licet import metrics, tracing
+from licet.clock import elapsed_ms, wall_ms
 from licet.identity import decider_id
 from licet.journal import Journal, SpoolError
 from licet.keyfile import KeyFileError, read_public, read_secret, read_signing_key
@@ -157,7 +158,7 @@ class DeciderProcess:
         )
         self._exits.push_async_callback(tell, self._waiting.flood, last=True)
         self._run(telling(self._waiting.flood))
-        self._entrance = Entrance(settings, Health(monotonic_ms), self._waiting)
+        self._entrance = Entrance(settings, Health(elapsed_ms), self._waiting)
         await self._entrance.listen()
         self._opening = asyncio.create_task(self._open())
 
@@ -171,7 +172,7 @@ class DeciderProcess:
 
     def _admit(self, peer: str) -> bool:
         """Take one of a caller's quota for what is no decision."""
-        return self._quota.take(peer, monotonic_ms())
+        return self._quota.take(peer, elapsed_ms())
 
     async def _open(self) -> None:
         """Become able to decide, and then serve. Raises what waiting does not mend."""
@@ -186,7 +187,7 @@ class DeciderProcess:
         annals = Annals(self._journal)
         configuration.rejected, configuration.taken = annals.rejected, annals.taken
         keys = await first_configuration(
-            configuration, settings.environment, self._wait_for, wall_ms=wall_ms, monotonic_ms=monotonic_ms
+            configuration, settings.environment, self._wait_for, wall_ms=wall_ms, monotonic_ms=elapsed_ms
         )
         packaged()  # a second of reading, that the first caller would wait for
         house = await self._begun(read_house(settings, keys, now_ms=wall_ms()))
@@ -208,7 +209,7 @@ class DeciderProcess:
             read_signing_key(settings.keys_dir / "beacon.key"),
             settings.environment,
             wall_ms=wall_ms,
-            monotonic_ms=monotonic_ms,
+            monotonic_ms=elapsed_ms,
         )
         service = DeciderService(
             decider,
@@ -309,7 +310,7 @@ class DeciderProcess:
             delegations=Registry(nc, settings.environment),
             limits=limits,
             tasks=tasks,
-            users=read_issuers(settings.issuers_file, monotonic_ms),
+            users=read_issuers(settings.issuers_file, elapsed_ms),
             sealer=Sealer(),
             announcer=announcer,
             relations=FileRelations(settings.relations_file) if settings.relations_file else None,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from licet.clock import wall_ms
 from licet.identity import TRUST_DOMAIN_DEV
 from licet.keyfile import SUFFIX, KeyFileError, read_public, read_signed, read_signing_key
 from licet.keys import KeySet, PublicKey, read_keyset
@@ -149,7 +150,7 @@ def check(keys_dir: Directory, environment: Environment = "dev", as_json: AsJson
 
 
 def _problems(directory: Path, keys: KeySet) -> list[str]:
-    found, now = [], time.time_ns() // 1_000_000
+    found, now = [], wall_ms()
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         try:
             held = read_signing_key(path)

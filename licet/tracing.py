@@ -16,7 +16,6 @@ import functools
 import random
 import re
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
@@ -29,6 +28,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from licet import __version__, telemetry
+from licet.clock import wall_ns
 
 type_attribute = str | bool | int | float | tuple[str, ...]
 
@@ -154,7 +154,7 @@ class Span:
         self.kind = kind
         self.trace_id = trace_id
         self.span_id = new_span_id()
-        self.started_ns = time.time_ns()
+        self.started_ns = wall_ns()
         self.ended_ns = 0
         self._under = under
         self._context: TraceContext | None = None  # most spans are never asked for it
@@ -204,7 +204,7 @@ class Span:
     def end(self) -> None:
         """End now; a second call changes nothing."""
         if not self.ended_ns:
-            self.ended_ns = time.time_ns()
+            self.ended_ns = wall_ns()
 
     def __enter__(self) -> Self:
         return self

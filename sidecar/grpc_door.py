@@ -7,7 +7,6 @@ guaranteed: that grpcio shows a header set over its own limit to us; it answers 
 event tells of it.
 """
 
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -16,6 +15,7 @@ import grpc
 from grpc import aio
 
 from licet.call import MAX_REQUEST_BYTES
+from licet.clock import elapsed_ms
 from licet.intake import HALF_SENT_MS, Intake, bucket_of
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
@@ -157,7 +157,7 @@ class GrpcDoor(grpc.GenericRpcHandler):
         pairs: Pairs = tuple(context.invocation_metadata() or ())
         peer = self._identify(context, pairs)
         remaining = context.time_remaining()
-        deadline_ms = None if remaining is None else time.monotonic_ns() // 1_000_000 + int(remaining * 1000)
+        deadline_ms = None if remaining is None else elapsed_ms() + int(remaining * 1000)
         return Request(
             path=path,
             metadata=pairs,

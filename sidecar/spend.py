@@ -22,12 +22,12 @@ fence settles. Nobody re-drives.
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
 from licet.beacon import Beacon, HeldBeacon
+from licet.clock import wall_ms
 from licet.journal import DurableQueue, Letter, SpoolError
 from licet.log import log
 from licet.permit import Permit
@@ -68,7 +68,7 @@ _OUTCOMES: Final = {
 
 def system_ms() -> int:
     """Return Unix ms by this machine's clock."""
-    return time.time_ns() // 1_000_000
+    return wall_ms()
 
 
 def is_used_up(refused: StoreRefused) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from audit.cli_settings import fail, read_settings
+from licet.clock import wall_us
 
 
 def evidence(
@@ -22,7 +23,6 @@ def evidence(
     Example: licet audit evidence --call task_789/call_1
     """
     import json
-    import time
 
     from clickhouse_connect.driver.exceptions import Error
 
@@ -35,7 +35,7 @@ def evidence(
     try:
         found = read(
             settings.store().client(),
-            now_us=time.time_ns() // 1000,
+            now_us=wall_us(),
             spend_id=spend,
             decision_id=decision,
             task_id=task_id,

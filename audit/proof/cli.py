@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from audit.cli_settings import fail, read_settings
+from licet.clock import wall_us
 
 
 def _keyset(
@@ -87,7 +88,6 @@ def verify(
     """
     import asyncio
     import os
-    import time
 
     from clickhouse_connect.driver.exceptions import Error
 
@@ -106,7 +106,7 @@ def verify(
         keys = _keyset(keys_dir, root_key, environment, read.keyset if read else None)
         kept += read.anchors if read else ()
         whose, trust = House(environment, trust_domain, keys), Trust(keys, ended)
-        late_us, now_us = late_h * HOUR_US, time.time_ns() // 1000
+        late_us, now_us = late_h * HOUR_US, wall_us()
         scope = Scope(whose, trust, now_us, kept, whole=read is None, late_us=late_us)
         if read is not None:
             report = verify_rows(read.rows, with_revocations(scope, read.rows))
@@ -183,8 +183,6 @@ def export_(
 
     Keep one elsewhere: its checkpoints are the anchors that show a rewriting by whoever holds every key here.
     """
-    import time
-
     from clickhouse_connect.driver.exceptions import Error
 
     from audit.proof import export
@@ -208,7 +206,7 @@ def export_(
             raise fail("the store has no events of this scope")
         head = {
             "environment": environment,
-            "exported_at_us": time.time_ns() // 1000,
+            "exported_at_us": wall_us(),
             "task": task,
             "since": since,
             "until": until,

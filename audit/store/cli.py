@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from audit.cli_settings import fail, read_settings
+from licet.clock import wall_ms
 
 Name = Annotated[str, typer.Argument(help="The backup's name; used once.")]
 Disk = Annotated[
@@ -21,8 +22,6 @@ def backup(name: Name, *, disk: Disk = "") -> None:
 
     Example: licet audit backup 2026-11-29
     """
-    import time
-
     from clickhouse_connect.driver.exceptions import Error
 
     from audit.settings import StoreSettings
@@ -31,7 +30,7 @@ def backup(name: Name, *, disk: Disk = "") -> None:
     settings = read_settings(StoreSettings)
     try:
         place = Place(name, disk)
-        held = take(settings.store().client(), settings.layout(), place, now_ms=time.time_ns() // 1_000_000)
+        held = take(settings.store().client(), settings.layout(), place, now_ms=wall_ms())
     except (Error, BackupError, OSError) as error:
         raise fail(str(error)) from error
     rows = sum(part.rows for part in held)

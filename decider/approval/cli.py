@@ -18,6 +18,7 @@ import grpc
 import typer
 
 from decider.channel import ChannelError, open_channel
+from licet.clock import wall_ms
 from licet.hold import named_hold
 from licet.keyfile import KeyFileError, read_signing_key
 from licet.metadata import DEV_IDENTITY
@@ -292,7 +293,7 @@ def _answer(
     if not yes:
         typer.echo("\n".join(_show(_row(status))), err=True)
         typer.confirm(f"{verb} this as `{who}`, {chosen}?", abort=True, err=True)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     payload = Approval(
         version=APPROVAL_VERSION,
         environment=hold.environment,

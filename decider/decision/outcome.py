@@ -4,11 +4,10 @@ The reserve holds the permit itself: its caller, verified, is the only one who i
 there is no such step, so ids cannot be probed.
 """
 
-import time
-
 from decider.decision.envelope import House
 from decider.decision.rounds import read_record
 from decider.in_force.configuration import Configuration
+from licet.clock import wall_ms
 from licet.permit import verify_permit
 from licet.refusal import Reason, Refusal
 from licet.spend import is_hex32
@@ -35,7 +34,7 @@ class OutcomeReader:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
         if catalog is None or not is_hex32(request.spend_id) or request.round > MAX_ROUND:
             return none
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         where = {
             "environment": self._house.environment,
             "tool": catalog.tool,

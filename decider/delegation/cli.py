@@ -38,7 +38,7 @@ Nats = tuple[str, str, Path | None, Path | None]
 
 
 def _now_ms() -> int:
-    from decider.clock import wall_ms
+    from licet.clock import wall_ms
 
     return wall_ms()
 

@@ -5,12 +5,12 @@ bad bundle changes nothing; of two activations at once one loses and says so. No
 decider has heard; the beacon says which version each door knows.
 """
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from decider.in_force.configuration import Configuration, ConfigurationRefused
 from decider.policy.waiver import waiver_fault
+from licet.clock import wall_ms
 from licet.keyfile import KeyFileError, read_public, read_signed
 from licet.keys import read_keyset
 from licet.refusal import Refusal
@@ -69,7 +69,7 @@ async def activate(wanted: Activation, nats: NatsSettings) -> str:
 
 
 async def _activate(wanted: Activation, keyset: Signed, root: bytes, store: ConfigStore) -> str:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     found = await store.active()
     config, seq = found if found is not None else (None, 0)
     if config is not None and (wanted.generation or wanted.revocations):

@@ -6,7 +6,6 @@ lost the compare-and-set reads again. Revocations are never lost on the way, but
 them by name. Not guaranteed: that every door has heard; the next beacon tells them, within a second.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 from decider.in_force.activate import ActivationError
 from decider.in_force.configuration import Configuration, ConfigurationRefused
 from decider.in_force.in_force import InForce
+from licet.clock import wall_ms
 from licet.keyfile import KeyFileError, read_public, read_signed
 from licet.keys import KeySet, read_keyset
 from licet.refusal import Refusal
@@ -184,7 +184,7 @@ async def _once(place: Place, store: ConfigStore, root: bytes, make: Make) -> st
             f"nothing is in force in environment `{place.environment}`: run `licet policy activate`"
         )
     config, seq = found
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     configuration = Configuration(store, root, place.environment)
     change = await make(Now(await configuration.load(config, seq, now_ms), store, now_ms))
     if isinstance(change, str):

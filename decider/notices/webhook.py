@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import logging
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from nacl.signing import SigningKey
 from decider.https import Endpoint, HttpsError, Question, ask, check_url
 from decider.notices.notice import Notice, NoticeKind
 from decider.source import Section, read
+from licet.clock import wall_ms
 from licet.keyfile import KeyFileError, read_secret
 from licet.log import log
 
@@ -102,7 +102,7 @@ class Webhook:
 
     async def _post(self, message_id: str, body: bytes) -> str:
         """Send it once; return why it was not taken, empty where it was."""
-        timestamp = int(time.time())
+        timestamp = wall_ms() // 1_000
         headers = {
             "content-type": "application/json",
             "webhook-id": message_id,

@@ -3,13 +3,13 @@
 By resource, relation and people: `relations: {"supplier:S1": {manager: ["ana@t1.example.com"]}}`.
 """
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from decider.relations.relation import RelationsUnavailable
 from decider.source import SourceError, read
+from licet.clock import wall_ns
 
 SETTLED_NS: Final = 2_000_000_000
 """What changed less than this ago is read each time: a second change may leave the same time and size."""
@@ -34,7 +34,7 @@ class FileRelations:
             if state != self._state:
                 self._state = None  # what cannot be read leaves nothing to go on with
                 self._known = read_relations(self._path)
-                settled = time.time_ns() - found.st_mtime_ns > SETTLED_NS
+                settled = wall_ns() - found.st_mtime_ns > SETTLED_NS
                 self._state = state if settled else None
         except (OSError, SourceError) as error:
             raise RelationsUnavailable(f"`{self._path.name}` cannot be read") from error

@@ -235,9 +235,9 @@ def tasks_list(
     as_json: AsJson = False,
 ) -> None:
     """Check a tasks file and show its tasks."""
-    from decider.clock import wall_ms
     from decider.source import SourceError
     from decider.task.tasks import read_tasks
+    from licet.clock import wall_ms
 
     try:
         tasks = read_tasks(file, trust_domain=trust_domain, environment=environment, now_ms=wall_ms())

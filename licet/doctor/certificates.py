@@ -1,10 +1,10 @@
 """Check of this process's certificate, by a handshake with itself in memory: the way peers will judge it."""
 
 import ssl
-import time
 from pathlib import Path
 from typing import Any, Final
 
+from licet.clock import wall_ms
 from licet.doctor.finding import Finding, ok, problem, skipped
 from licet.doctor.settings import DoctorSettings
 from licet.identity import parse_spiffe_id
@@ -28,7 +28,7 @@ def check_certificates(settings: DoctorSettings, *, now_s: float | None = None) 
     uris = [name for kind, name in seen.get("subjectAltName", ()) if kind == "URI"]
     if len(uris) != 1 or parse_spiffe_id(uris[0]) is None:
         return problem("certificates", f"`{certificate}` has {len(uris)} URI names, not one SPIFFE id", do)
-    left_s = ssl.cert_time_to_seconds(seen["notAfter"]) - (time.time() if now_s is None else now_s)
+    left_s = ssl.cert_time_to_seconds(seen["notAfter"]) - (wall_ms() / 1_000 if now_s is None else now_s)
     if left_s < SOON_S:
         return problem("certificates", f"`{certificate}` ends in {left_s / 60:.0f} min", "is the issuer up?")
     return ok("certificates", f"{uris[0]}, {left_s / 3_600:.0f} h left")

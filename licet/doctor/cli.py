@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import time
 from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
 from pydantic import ValidationError
 
+from licet.clock import wall_ms
 from licet.doctor.another_way import check_another_way
 from licet.doctor.certificates import check_certificates
 from licet.doctor.files import check_keys, check_socket, check_spool
@@ -27,7 +27,7 @@ async def examine(settings: DoctorSettings, replicas: int) -> tuple[Finding, ...
         asyncio.to_thread(check_clickhouse, settings),
     )
     return (
-        check_keys(settings, now_ms=time.time_ns() // 1_000_000),
+        check_keys(settings, now_ms=wall_ms()),
         check_certificates(settings),
         clock,
         nats,

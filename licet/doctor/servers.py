@@ -1,7 +1,6 @@
 """Checks over the network: NATS and its streams, the decider's beacon and clock, ClickHouse."""
 
 import asyncio
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -11,6 +10,7 @@ from typing import Final
 import grpc
 import grpc.aio
 
+from licet.clock import wall_ms
 from licet.doctor.finding import Finding, ok, problem, skipped
 from licet.doctor.settings import DoctorSettings
 from licet.identity import decider_id
@@ -82,7 +82,7 @@ async def check_beacon(settings: DoctorSettings) -> tuple[Finding, Finding]:
     finally:
         if relay is not None:
             await relay.close()
-    return judge_beacon(first, second, now_ms=time.time_ns() // 1_000_000)
+    return judge_beacon(first, second, now_ms=wall_ms())
 
 
 def judge_beacon(

@@ -7,7 +7,6 @@ key's id stands in it. Whatever fails leaves the files as they were, or may be r
 
 import re
 import secrets
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from licet.call.digest import tool_key
+from licet.clock import wall_ms
 from licet.embedded.dev_keys import BACKDATED_MS, KEYSET, LIFE_MS
 from licet.identity import audience_of
 from licet.keyfile import (
@@ -44,7 +44,7 @@ def rotate(
 
     The current key ends `overlap_h` hours from now. Needs root.key. Raises KeyFileError.
     """
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now = wall_ms() if now_ms is None else now_ms
     path = directory / f"{name}{SUFFIX}"
     root, held = read_signing_key(directory / "root.key"), read_signing_key(path)
     keys = _keyset(directory, root, environment)

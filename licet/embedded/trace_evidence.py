@@ -4,13 +4,13 @@ Guaranteed: spans only say which steps to ask for; everything shown comes from t
 step whose spans were dropped; `licet audit ask story` finds it by its ids.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from audit.asking.show import evidence_text
 from audit.judging.evidence import NoEvidenceError, read
 from licet import telemetry
+from licet.clock import wall_us
 from licet.embedded.trace_store import StoredSpan
 
 
@@ -35,7 +35,7 @@ def evidence_of(spans: Sequence[StoredSpan], client: Any) -> str:
     shown = []
     for spend_id, decision_id in steps_of(spans):
         try:
-            found = read(client, now_us=time.time_ns() // 1000, spend_id=spend_id, decision_id=decision_id)
+            found = read(client, now_us=wall_us(), spend_id=spend_id, decision_id=decision_id)
         except NoEvidenceError as error:
             shown.append(str(error))
         else:

@@ -16,13 +16,13 @@ socket has one peer.
 """
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from licet.clock import elapsed_ms, wall_ms
 from licet.guard.ledger import (
     BEFORE_ISSUER,
     MAX_ENTRIES,
@@ -101,9 +101,7 @@ class Guard:
     def take_beacon(self, request: BeaconRequest) -> Standing | Refusal:
         """Take a beacon with what it points at, or say why not; what was held stays."""
         with self._lock:
-            new = advance(
-                self.anchor, self._standing, request, now_ms=_now_ms(), monotonic_ms=_monotonic_ms()
-            )
+            new = advance(self.anchor, self._standing, request, now_ms=wall_ms(), monotonic_ms=elapsed_ms())
             if not isinstance(new, Refusal):
                 self._standing = new
             return new
@@ -216,7 +214,7 @@ class Guard:
         standing = self._standing
         if standing is None:
             return Refusal(Reason.BEACON_STALE, "no beacon yet")
-        case = Case(call.presented, standing.door, _now_ms() if now_ms is None else now_ms, _monotonic_ms())
+        case = Case(call.presented, standing.door, wall_ms() if now_ms is None else now_ms, elapsed_ms())
         skipped = {CALLER_CHECK, TIME_CHECK} if now_ms is None else {CALLER_CHECK}
         for check in CHECKS:
             refusal = None if step_of(check) in skipped else check(case)
@@ -233,7 +231,7 @@ class Guard:
             if isinstance(again, Refusal):
                 raise Refused(again)
             return again
-        case.now_ms, case.monotonic_ms = now_ms, _monotonic_ms()
+        case.now_ms, case.monotonic_ms = now_ms, elapsed_ms()
         for check in CHECKS:
             refusal = check(case) if step_of(check) in CURRENT_CHECKS else None
             if refusal is not None:
@@ -259,11 +257,3 @@ def _claimed_spend_id(presented: Presented) -> str:
         return Decision.FromString(Signed.FromString(presented.permits[0]).payload).spend_id
     except DecodeError:
         return ""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -1,9 +1,8 @@
 """GuardService on the tool's own socket: what the sidecar, and through it the reconciler, asks of a guard."""
 
-import time
-
 import grpc
 
+from licet.clock import wall_ms
 from licet.guard.fence import fence
 from licet.guard.guard import Guard
 from licet.guard.ledger import MAX_OUTBOX_LIMIT, Change, CommitUnknown, LedgerUnavailable, State
@@ -57,7 +56,7 @@ class _GuardService(guard_pb2_grpc.GuardServiceServicer):
         if standing is None:
             abort(context, Refusal(Reason.BEACON_STALE, "no key set yet"))
         try:
-            found = fence(self._guard.ledger, standing, request.reserve, now_ms=time.time_ns() // 1_000_000)
+            found = fence(self._guard.ledger, standing, request.reserve, now_ms=wall_ms())
         except (LedgerUnavailable, CommitUnknown) as error:
             abort(context, Refusal(Reason.STORE_UNAVAILABLE, str(error)))
         if isinstance(found, Refusal):

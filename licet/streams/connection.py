@@ -15,7 +15,6 @@ import asyncio
 import logging
 import re
 import ssl
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +23,7 @@ from nats.aio.client import Client
 from nats.errors import BadSubjectError, MaxPayloadError, NoServersError
 from nats.errors import Error as NatsError
 
+from licet.clock import wall_ms
 from licet.log import log
 from licet.streams.errors import CredentialsRefused, StoreUnavailable
 
@@ -160,7 +160,7 @@ class Connection(Client):
 
     async def on_reconnected(self) -> None:
         """Note that the server may be another one now, or the same on another disk."""
-        self.reconnected_at_ms = time.time_ns() // 1_000_000
+        self.reconnected_at_ms = wall_ms()
 
 
 def inbox_prefix(user: str) -> str:

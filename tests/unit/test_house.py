@@ -1,12 +1,16 @@
 """Rooms stay small enough to read: the sizes that the house rules set."""
 
 import ast
+import re
 import runpy
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from licet.clock import elapsed_ms
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["import-names"]
@@ -62,3 +66,24 @@ def test_longest_functions_are_found(tmp_path: Path) -> None:
         "def short():\n    a = 1\n    return a\n\ndef long():\n    a = 1\n    a = 2\n    return a\n"
     )
     assert list(long_functions(module, 3)) == ["`long` has 4 lines"]
+
+
+CLOCKS = re.compile(r"\btime\.(time|time_ns|monotonic_ns|clock_gettime\w*)\(|\bdatetime\.now\(|\butcnow\(")
+OWN_TIME = ("licet/clock.py", "licet/embedded/", "licet/journal/journal.py", "audit/store/cli.py")
+"""The clock itself; what runs on one machine for development; when a letter was written; a day in SQL."""
+
+
+def test_nobody_but_the_clock_asks_the_system_for_the_time() -> None:
+    """A clock that stands still in a suspended machine would take what was fresh before for fresh."""
+    asked = {
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if not str(path.relative_to(ROOT)).startswith(OWN_TIME) and CLOCKS.search(path.read_text())
+    }
+    assert asked == set()
+
+
+def test_elapsed_time_goes_on_in_a_suspended_machine_where_the_system_can_tell() -> None:
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    before, found = time.clock_gettime_ns(clock) // 1_000_000, elapsed_ms()
+    assert before <= found <= time.clock_gettime_ns(clock) // 1_000_000

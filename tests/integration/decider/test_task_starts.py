@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from decider.clock import wall_ms
 from decider.settings import DeciderSettings
 from decider.task.starts import FirstStarts
 from decider.task.tasks import HOUR_MS, Tasks, read_tasks
+from licet.clock import wall_ms
 from licet.identity import TRUST_DOMAIN_DEV
 from licet.keyfile import read_secret
 from licet.streams import EMBEDDED_SIZES, Publisher, apply_streams, connect, read_last, stream_config
