@@ -9,20 +9,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from decider.approval.holds import Holds
+from decider.approval.told import Teller
 from decider.approval.votes import HoldState, Tally, bench_of, read_answer, tally
-from decider.decision.record import hold_fields
 from decider.in_force.configuration import Configuration
 from decider.notices.announcer import Announcer
-from decider.notices.notice import NoticeKind, notice_of
 from decider.service import Context, Identify, abort
-from licet.event import EventKind
-from licet.hold import Vote
 from licet.journal import Journal, SpoolError
 from licet.refusal import Reason, Refusal
 from licet.statement import canonical, strict_parse
 from licet.streams import StreamsError
 from licet.v1 import approvals_pb2, approvals_pb2_grpc
-from licet.v1.hold_pb2 import Approval, ApprovalAnswer, HoldRequirement
+from licet.v1.hold_pb2 import Approval, HoldRequirement
 from licet.v1.statement_pb2 import Signed
 
 STATES: Final = {state: approvals_pb2.HoldState.Value(f"HOLD_STATE_{state}") for state in HoldState}
@@ -42,9 +39,9 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         wall_ms: Callable[[], int],
         way: Callable[[], str],
     ) -> None:
-        self._holds, self._configuration, self._journal = holds, configuration, journal
+        self._holds, self._configuration = holds, configuration
         self._identify, self._wall_ms, self._way = identify, wall_ms, way
-        self._announcer = announcer
+        self._teller = Teller(holds, journal, announcer)
 
     async def _guarded(self, context: Context, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run a method for a known peer; a store that gives no answer is UNAVAILABLE."""
@@ -116,9 +113,7 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         if not await self._holds.answer(before.hold, vote.approval.approver, signed):
             return Refusal(Reason.APPROVAL_INVALID, f"`{vote.approval.approver}` has answered already")
         after = await self._tally(stored)
-        lifts = isinstance(after, Tally) and after.state is HoldState.LIFTED
-        await self._journal.append_acked(EventKind.APPROVAL_VOTED, **_vote_fields(vote, lifts=lifts))
-        self._announcer.tell(notice_of(NoticeKind.VOTED, vote.hold))
+        await self._teller.tell(vote, after)
         return after
 
 
@@ -131,15 +126,6 @@ _ENDED: Final = {
 
 def _no_hold() -> Refusal:
     return Refusal(Reason.APPROVAL_INVALID, "no such hold")
-
-
-def _vote_fields(vote: Vote, *, lifts: bool) -> dict[str, Any]:
-    answer = ApprovalAnswer.Name(vote.approval.answer).removeprefix("APPROVAL_ANSWER_").lower()
-    return hold_fields(vote.hold) | {
-        "approvals": (vote.approval.approver,),
-        "rule_ids": tuple(vote.approval.rule_ids),
-        "detail": f"{answer} as {vote.approval.role}{', which lifts it' if lifts else ''}",
-    }
 
 
 def status_of(found: Tally) -> approvals_pb2.HoldStatus:

@@ -1,5 +1,7 @@
 """Notices when holds run out unanswered: one `approval.expired` for each, and who waits for it is told.
 
+What a decider did not live to tell of an answer is told by the same look (`decider.approval.told`).
+
 Each decider looks every `LOOK_S` seconds; a marker beside the hold, written once, says that somebody told it.
 Two deciders that look in the same moment may both tell it (events are at least once), a decider that dies in
 between has it told by the next look. What the call itself then gets, HOLD_EXPIRED, does not wait for this.
@@ -12,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from decider.approval.holds import Holds
+from decider.approval.told import Teller
 from decider.approval.votes import HoldState, Tally, bench_of, read_hold, tally
 from decider.decision.record import hold_fields
 from decider.in_force.configuration import Configuration
@@ -42,6 +45,7 @@ class ExpiryWatch:
     ) -> None:
         self._holds, self._configuration, self._journal = holds, configuration, journal
         self._announcer, self._wall_ms = announcer, wall_ms
+        self._teller = Teller(holds, journal, announcer)
         self._done: set[str] = set()
 
     async def run(self) -> None:
@@ -62,6 +66,8 @@ class ExpiryWatch:
             if self._wall_ms() >= hold.expires_at_ms:
                 await self._ended(hold, stored)
                 self._done.add(hold.hold_id)
+        if self._configuration.current is not None:
+            await self._teller.look(self._configuration.current, self._wall_ms())
 
     async def _ended(self, hold: Hold, stored: bytes) -> None:
         if await self._holds.is_marked(hold) or not await self._unanswered(hold, stored):

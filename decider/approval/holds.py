@@ -1,12 +1,14 @@
 """Hold records and the answers to them, in JetStream: each written once and never replaced.
 
 They live in the configuration stream, where only deciders write, under `licet.config.<env>.hold.<task>.<hold
-id>`: `record` is the hold's exact bytes, `answer.<person>` one signed answer. Written-once by
+id>`: `record` is the hold's exact bytes, `answer.<person>` one signed answer, `told.<person>` that its event
+is out. Written-once by
 compare-and-set against *none*: of two at once one wins, and the other reads what the winner wrote. Reads go
 to the leader. A decider that restarts has lost nothing.
 """
 
 import hashlib
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -33,6 +35,16 @@ def _token(text: str) -> str:
 
 def _unix_ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A stored answer that is not yet verified, where it lies, and when the store took it, Unix ms."""
+
+    subject: str
+    record: bytes
+    signed: Signed
+    stored_ms: int
 
 
 class Holds:
@@ -80,8 +92,38 @@ class Holds:
 
     async def answer(self, hold: Hold, approver: str, signed: Signed) -> bool:
         """Store one person's answer; False where that person has answered already. Raises `StreamsError`."""
-        base = f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.answer"
-        return await self._write_once(f"{base}.{_token(approver)}", canonical(signed))
+        return await self._write_once(self._answer_of(hold, approver), canonical(signed))
+
+    async def mark_told(self, hold: Hold, approver: str) -> None:
+        """Say once that a stored answer was told. Raises `StreamsError`."""
+        await self._write_once(self._answer_of(hold, approver).replace(".answer.", ".told."), b"told")
+
+    async def untold(self, before_ms: int, *, leave: frozenset[str]) -> tuple["Answered", ...]:
+        """Return the answers of all holds that were stored by `before_ms`, Unix ms, and that nobody told.
+
+        `leave`: subjects to leave out. Raises `StreamsError`.
+        """
+        told = await self._subjects(f"{self._prefix}.*.*.told.*")
+        known = leave.union(subject.replace(".told.", ".answer.") for subject in told)
+        found = []
+        for subject in await self._subjects(f"{self._prefix}.*.*.answer.*"):
+            stored = None
+            if subject not in known:
+                stored = await read_last(self._publisher.nc, self._stream, subject)
+            if stored is None or _unix_ms(stored.time) > before_ms:
+                continue
+            record = await self._read(f"{subject.partition('.answer.')[0]}.record")
+            signed = parse_signed(stored.data)
+            if record is not None and isinstance(signed, Signed):
+                found.append(Answered(subject, record, signed, _unix_ms(stored.time)))
+        return tuple(found)
+
+    def is_place_of(self, hold: Hold, approver: str, subject: str) -> bool:
+        """Tell whether this is where an answer of this person to this hold lies."""
+        return subject == self._answer_of(hold, approver)
+
+    def _answer_of(self, hold: Hold, approver: str) -> str:
+        return f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.answer.{_token(approver)}"
 
     async def is_marked(self, hold: Hold) -> bool:
         """Tell whether somebody has said that this hold ran out. Raises `StreamsError`."""

@@ -13,10 +13,11 @@ import decider.process
 from decider.clock import SYSTEM_CLOCK
 from licet.permit import verify_permit
 from licet.refusal import Refusal
+from licet.statement import canonical
 from licet.streams import connect
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY, DECISION_TYPE_HOLD
 from licet.v1.hold_pb2 import Hold
-from tests.integration.decider.test_holds import desk_of, held
+from tests.integration.decider.test_holds import desk_of, held, plant
 from tests.worlds.decisions import House, refund, start_house
 
 pytestmark = pytest.mark.asyncio
@@ -100,6 +101,31 @@ async def test_approval_that_comes_too_late_lifts_nothing_and_its_end_is_told_on
     await later(house, 13, monkeypatch)  # looks again, as a second decider would
     await held(house, call_id="anew-2")
     assert len(await told()) == 1
+
+
+async def test_answer_that_a_decider_did_not_live_to_tell_is_told_once_by_the_next(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between storing it and its event; an answer that nobody signed is told by nobody."""
+    desk = await desk_of(house)
+    hold, other = await held(house), await held(house, 90_000, call_id="told")
+    await desk.answer(other, "lena")
+    forged = desk.signed(hold, "omar", key="approver-lena")
+    await plant(house, hold, canonical(hold), {"lena": desk.signed(hold, "lena"), "omar": forged})
+    await later(house, 1, monkeypatch)
+
+    async def told() -> list[Any]:
+        return [event for event in await house.events() if event.kind == "approval.voted"]
+
+    async def both() -> bool:
+        return len(await told()) >= 2
+
+    await until(both, "nobody told it")
+    await later(house, 1, monkeypatch)  # looks again, as a second decider would
+    assert (await house.decide(refund(minor=82_000))).decision == DECISION_TYPE_ALLOW
+    said = [(event.hold_id, *event.approvals, event.detail) for event in await told()]
+    lifts = "approve as finance-lead, which lifts it"
+    assert said == [(other.hold_id, "lena", lifts), (hold.hold_id, "lena", lifts)]
 
 
 async def test_approver_hears_of_a_hold_on_the_subject_of_the_environment(house: House) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -199,14 +200,15 @@ async def test_one_reject_ends_it_whoever_else_approved(house: House) -> None:
     assert await desk.refused(hold, "ana@t1.example.com") == "HOLD_REJECTED"
 
 
-async def plant(house: House, place: Hold, record: bytes, answers: Any = ()) -> None:
+async def plant(house: House, place: Hold, record: bytes, answers: Mapping[str, Any] = {}) -> None:
     """Write what nobody checks into the place of a hold, as whoever can write into the store."""
     nc = await connect(house.ground.nats.settings("decider"), "test")
     task = sha256(place.task_id.encode()).hexdigest()[:32]
     subject = f"licet.config.dev.hold.{task}.{place.hold_id}"
     await nc.jetstream().publish(f"{subject}.record", record)
-    for signed in answers:
-        await nc.jetstream().publish(f"{subject}.answer.{'0' * 32}", canonical(signed))
+    for who, signed in answers.items():
+        person = sha256(who.encode()).hexdigest()[:32]
+        await nc.jetstream().publish(f"{subject}.answer.{person}", canonical(signed))
     await nc.close()
 
 
@@ -236,7 +238,8 @@ async def test_what_was_planted_in_the_place_of_a_hold_is_shown_to_nobody_and_le
         shown = [Hold.FromString(one.hold) for one in await desk.holds()]
         assert hold.hold_id not in {one.hold_id for one in shown}
         assert await desk.refused(made, "lena") == "APPROVAL_INVALID"
-    await plant(house, hold, status.hold, status.approvals)  # a lawful hold, lifted: of another call
+    lifted = {"somebody": status.approvals[0]}  # a lawful hold, lifted: of another call
+    await plant(house, hold, status.hold, lifted)
     assert await refused_as(house) == ("INTERNAL", "INTERNAL")
     await plant(house, hold, canonical(hold))
     assert await held(house) == hold
