@@ -165,14 +165,14 @@ class BudgetLimit:
         use = use if isinstance(use, Refusal) else use_under(decision, wish.envelope.method, use)
         if isinstance(use, Refusal):
             return Stop(use, ())
-        budgets = (*wish.in_force.bundle.budgets, *wish.envelope.task.budgets)
+        budgets = () if wish.links_only else (*wish.in_force.bundle.budgets, *wish.envelope.task.budgets)
         lines = lines_of(budgets, use, wish.now_ms)
         if isinstance(lines, Refusal):
             return Stop(lines, ())
         links = lines_of_links(wish.envelope.links, use)
         if isinstance(links, Refusal):
             return Stop(links, ())
-        session = _session_lines(use, wish.seen)
+        session = () if wish.links_only else _session_lines(use, wish.seen)
         if isinstance(session, Refusal):
             return Stop(session, ())
         if not lines and not links and not session:

@@ -299,16 +299,20 @@ class Case:
         if verdict.decision.decision not in PERMITTING:
             self.parts.limits.denied(self._wish(envelope, in_force))
             return await self._answer(verdict, envelope)
-        try:
-            booked = await self.parts.limits.book(self._wish(envelope, in_force), verdict.decision)
-        except StreamsError as error:
-            return Refusal(Reason.STORE_UNAVAILABLE, str(error))
-        if isinstance(booked, Outdated):
-            return booked
-        if isinstance(booked, Stop):
-            stopped = overbooked(envelope, verdict, booked, in_force, self.moment)
-            return await self._answer(stopped, envelope)
-        return await self._answer_booked(verdict, envelope, booked)
+        asked = self._wish(envelope, in_force)
+        for wish in (asked, replace(asked, links_only=True)):
+            try:
+                booked = await self.parts.limits.book(wish, verdict.decision)
+            except StreamsError as error:
+                return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+            if isinstance(booked, Outdated):
+                return booked
+            if not isinstance(booked, Stop):
+                return await self._answer_booked(verdict, envelope, booked)
+            verdict = overbooked(envelope, verdict, booked, in_force, self.moment)
+            if verdict.refusal is not None:
+                break  # else it goes on, in stage shadow, and is booked where no rule is on trial
+        return await self._answer(verdict, envelope)
 
     async def _answer_booked(
         self, verdict: Verdict, envelope: Envelope, booked: Bookings

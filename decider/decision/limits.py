@@ -62,6 +62,8 @@ class Wish:
     """Of the step; rounds after the first repeat a step that had no effect."""
     seen: Seen = NOTHING_SEEN
     """What `look` returned, when it is asked to `book`."""
+    links_only: bool = False
+    """Whether rules on trial stop it, so that only what was handed down is booked, which is on no trial."""
 
 
 class Booking(Protocol):

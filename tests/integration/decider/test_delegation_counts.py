@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["ledger_of"]
 pytestmark = pytest.mark.asyncio
 
 Opened = Callable[[Ground], Awaitable[Ledger]]
+ONE_CALL = "\nbudgets:\n  everybody: {period: month, calls: 1}\n"
 NOTE = """
 notes:
   delegation-max-cost: {safe_reason: "what Ana handed down is used up", escalate_to: "ana@t1.example.com"}
@@ -192,3 +194,24 @@ async def test_task_without_a_delegation_is_counted_for_nobody(
 ) -> None:
     assert (await house.decide()).decision == DECISION_TYPE_ALLOW
     assert await (await ledger_of(ground)).book.every_balance() == ()
+
+
+async def test_what_a_budget_on_trial_would_stop_is_booked_on_its_links_all_the_same(
+    ground: Ground,
+) -> None:
+    """Else a link under a used up budget of a bundle in stage shadow would have no end."""
+    desk = await desk_of(ground)
+    first = await desk.grant("--max-calls", "2")
+    desk.tasks(task_789=await desk.narrow(first))
+    manifest = ground.policy / "bundle.yaml"
+    until = datetime.now(UTC).date() + timedelta(days=2)
+    waived = f'stage: shadow\nwaiver: {{until: "{until}", reason: "a trial"}}'
+    manifest.write_text(manifest.read_text().replace("stage: enforce", waived) + ONE_CALL)
+    house = await furnish(ground)
+    try:
+        answers = [await house.decide(refund(minor=1), call_id=call_id) for call_id in "abc"]
+        assert [one.refusal.reason for one in answers] == ["", "", "DELEGATION_EXCEEDED"]
+        shadows = [(await house.decisions(call_id))[0].shadow_decision for call_id in "abc"]
+        assert shadows == ["", "deny", ""]
+    finally:
+        await house.close()
