@@ -20,7 +20,7 @@ from licet.call import Arguments
 from licet.dsse import PayloadType
 from licet.keys import KeySet
 from licet.refusal import Reason, Refusal
-from licet.revocation import RevocationKind, Revocations
+from licet.revocation import REASON_OF_KIND, RevocationKind, Revocations
 from licet.scope import ANY, check_arguments, covers, implied, plain_name, within_names, within_resources
 from licet.statement import artifact_sha256, verify
 from licet.strict import canonical, strict_parse
@@ -80,10 +80,11 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A delegation and the SHA-256 of the bytes in which it was signed."""
+    """A delegation, the SHA-256 of the bytes in which it was signed, and the id of the key that signed it."""
 
     delegation: Delegation
     sha256: bytes
+    key_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def read_delegation(signed: Signed, keys: KeySet, *, now_ms: int) -> Link | Refu
     fault = _fault(delegation)
     if not fault and not _speaks_for(keys.keys[signed.key_id].owner, delegation):
         fault = f"key `{signed.key_id}` does not speak for `{delegation.delegator}`"
-    return Link(delegation, artifact_sha256(signed)) if not fault else _malformed(fault)
+    return Link(delegation, artifact_sha256(signed), signed.key_id) if not fault else _malformed(fault)
 
 
 def _speaks_for(owner: str, link: Delegation) -> bool:
@@ -256,18 +257,38 @@ class Chain:
     ) -> Refusal | None:
         """Return why a call is not within every link, or None.
 
-        DELEGATION_REVOKED where a link is revoked; DELEGATION_EXCEEDED for everything else.
+        DELEGATION_REVOKED, KEY_REVOKED, AGENT_REVOKED or PRINCIPAL_REVOKED where a link is revoked, the key
+        that signed it, or somebody it is from or to; DELEGATION_EXCEEDED for everything else.
         """
         first, last = self.links[0].delegation, self.links[-1].delegation
         if first.delegator != call.principal or last.delegatee != call.agent:
             return _malformed("it is not from this principal to this agent")
-        for link in (link.delegation for link in self.links):
-            if revocations.names(RevocationKind.DELEGATION, link.delegation_id):
-                return Refusal(Reason.DELEGATION_REVOKED, f"delegation `{link.delegation_id}`")
-            refusal = check_link(link, call, now_ms=now_ms)
+        for link in self.links:
+            refusal = _check_revoked(link, revocations)
+            if refusal is None:
+                refusal = check_link(link.delegation, call, now_ms=now_ms)
             if refusal is not None:
                 return refusal
         return None
+
+
+def _check_revoked(link: Link, revocations: Revocations) -> Refusal | None:
+    """Return what a link hangs on that is revoked, or None.
+
+    Whoever has a revoked key dates links as they like, so older ones end with it, too. What somebody who is
+    revoked handed down or was handed leads nowhere any more.
+    """
+    said = link.delegation
+    touched = (
+        (RevocationKind.DELEGATION, said.delegation_id),
+        (RevocationKind.KEY, link.key_id),
+        *((RevocationKind.AGENT, name) for name in (said.delegator, said.delegatee)),
+        *((RevocationKind.PRINCIPAL, name) for name in (said.delegator, said.delegatee)),
+    )
+    for kind, name in touched:
+        if revocations.names(kind, name):
+            return Refusal(REASON_OF_KIND[kind], f"{kind} `{name}`, on which `{said.delegation_id}` hangs")
+    return None
 
 
 def check_link(link: Delegation, call: DelegatedCall, *, now_ms: int) -> Refusal | None:

@@ -115,6 +115,10 @@ def link_of(link: Delegation) -> Link:
     return read
 
 
+KEY_OF_FIRST = world.signing_key("delegator").key_id
+KEY_OF_SECOND = world.signing_key("delegator-support-bot").key_id
+
+
 def second(parent: Delegation | None = None, **changes: Any) -> Delegation:
     above = link_of(parent or first())
     link = replace(
@@ -432,6 +436,27 @@ def test_revoked_link_anywhere_in_the_chain_refuses(name: str) -> None:
     assert answer.reason is Reason.DELEGATION_REVOKED
     other = Revocations(1, "prod", frozenset({(RevocationKind.DELEGATION, "e" * 32)}))
     assert links.check(call(), now_ms=NOW, revocations=other) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "reason"),
+    [
+        (RevocationKind.KEY, KEY_OF_FIRST, Reason.KEY_REVOKED),
+        (RevocationKind.KEY, KEY_OF_SECOND, Reason.KEY_REVOKED),
+        (RevocationKind.AGENT, "support-bot", Reason.AGENT_REVOKED),
+        (RevocationKind.PRINCIPAL, "ana", Reason.PRINCIPAL_REVOKED),
+        (RevocationKind.KEY, "decider", None),
+        (RevocationKind.AGENT, "another", None),
+    ],
+)
+def test_chain_ends_with_every_key_and_everybody_that_it_hangs_on(
+    kind: RevocationKind, name: str, reason: Reason | None
+) -> None:
+    """Whoever has a revoked key dates links as they like; what a revoked agent handed down ends with it."""
+    links = good_chain(first(), second())
+    revoked = Revocations(1, "prod", frozenset({(kind, name)}))
+    answer = links.check(call(), now_ms=NOW, revocations=revoked)
+    assert (answer.reason if answer is not None else None) is reason
 
 
 def test_autonomy_bounds_the_tier() -> None:
