@@ -151,6 +151,8 @@ def _hook(name: str, section: Section, directory: Path) -> Hook:
     unknown = [kind for kind in wanted if kind not in set(NoticeKind)]
     if unknown:
         section.refuse("events", f"`{unknown[0]}` must be one of {', '.join(NoticeKind)}")
-    endpoint = Endpoint(url, directory / ca_file if ca_file else None, max_bytes=MAX_ANSWER_BYTES)
+    authority = directory / ca_file if ca_file else None
+    private = section.flag("private", default=False)
+    endpoint = Endpoint(url, authority, max_bytes=MAX_ANSWER_BYTES, private=private)
     kinds = frozenset(kind for kind in NoticeKind if kind in wanted)
     return Hook(name, endpoint, scheme, secret, kinds)

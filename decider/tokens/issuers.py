@@ -136,7 +136,7 @@ def _issuer(name: str, section: Section) -> Issuer:
 
 def _source(section: Section, directory: Path) -> KeySource:
     file, url = section.text("jwks_file", ""), section.text("jwks_url", "")
-    ca_file = section.text("ca_file", "")
+    ca_file, private = section.text("ca_file", ""), section.flag("private", default=False)
     if bool(file) is bool(url):
         section.refuse("jwks_file", "give exactly one of `jwks_file` and `jwks_url`")
     if file:
@@ -146,4 +146,4 @@ def _source(section: Section, directory: Path) -> KeySource:
             check_url(url)
         except HttpsError as error:
             section.refuse("jwks_url", str(error))
-    return UrlSource(url, directory / ca_file if ca_file else None)
+    return UrlSource(url, directory / ca_file if ca_file else None, private=private)

@@ -44,10 +44,12 @@ class UrlSource:
     url: str
     ca_file: Path | None = None
     timeout_s: float = TIMEOUT_S
+    private: bool = False
+    """Whether its name may lead to an address that is not of the public network."""
 
     async def read(self) -> bytes:
         """Return the body of a 200 answer. Raises `KeysError`."""
-        endpoint = Endpoint(self.url, self.ca_file, self.timeout_s, MAX_JWKS_BYTES)
+        endpoint = Endpoint(self.url, self.ca_file, self.timeout_s, MAX_JWKS_BYTES, self.private)
         question = Question(headers={"Accept": "application/json"})
         try:
             status, body = await asyncio.to_thread(ask, endpoint, question)

@@ -2,10 +2,12 @@
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import http.server
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey, VerifyKey
 
-from decider.https import Endpoint
+from decider.https import Endpoint, HttpsError, Question, ask, is_inside
 from decider.notices.announcer import Announcer
 from decider.notices.notice import Notice, NoticeKind, notice_of
 from decider.notices.webhook import MAX_WAITING, Hook, Webhook, read_hooks, signature
@@ -64,13 +66,16 @@ class Receiver:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*authority.issue("receiver", ips=("127.0.0.1",)))
+        context.load_cert_chain(*authority.issue("receiver", ips=("127.0.0.1",), dns=("localhost",)))
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
+    def endpoint(self, host: str = "127.0.0.1", *, private: bool = False) -> Endpoint:
+        url = f"https://{host}:{self._server.server_port}/licet"
+        return Endpoint(url, self.ca_file, timeout_s=60.0, private=private)
+
     def hook(self, **changes: Any) -> Hook:
-        url = f"https://127.0.0.1:{self._server.server_port}/licet"
-        endpoint = Endpoint(url, self.ca_file, timeout_s=60.0)
+        endpoint = self.endpoint()
         return Hook(**({"name": "desk", "endpoint": endpoint, "scheme": "hmac", "secret": SECRET} | changes))
 
     def close(self) -> None:
@@ -104,7 +109,11 @@ def test_notice_says_who_must_look_and_nothing_of_the_call() -> None:
         assert secret not in body.replace("IssueRefund", "")
 
 
-def test_webhook_is_signed_as_standard_webhooks_says(receiver: Receiver) -> None:
+def test_webhook_is_signed_as_standard_webhooks_says(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1/")
     asyncio.run(deliver(Webhook(receiver.hook()), receiver, 1, NOTICE))
     headers, body = receiver.taken[0]
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
@@ -174,3 +183,66 @@ def test_webhooks_file_says_what_is_wrong_with_file_line_and_field(tmp_path: Pat
         file.write_text(text)
         with pytest.raises(SourceError, match=why):
             read_hooks(file)
+
+
+def test_name_that_leads_inside_is_asked_where_the_configuration_says_so_alone(receiver: Receiver) -> None:
+    with pytest.raises(HttpsError, match="which is inside"):
+        ask(receiver.endpoint("localhost"), Question(b"{}"))
+    assert receiver.taken == []
+    assert ask(receiver.endpoint("localhost", private=True), Question(b"{}"))[0] == 204
+    assert ask(receiver.endpoint(), Question(b"{}"))[0] == 204
+
+
+@pytest.mark.parametrize(
+    ("address", "inside"),
+    [
+        ("10.0.0.1", True),
+        ("127.0.0.1", True),
+        ("169.254.169.254", True),
+        ("100.64.0.1", True),
+        ("224.0.0.1", True),
+        ("::1", True),
+        ("fd00::1", True),
+        ("fe80::1%eth0", True),
+        ("::ffff:10.0.0.1", True),
+        ("64:ff9b::a00:1", True),
+        ("2002:a00:1::", True),
+        ("8.8.8.8", False),
+        ("2606:4700::1111", False),
+        ("64:ff9b::808:808", False),
+    ],
+)
+def test_addresses_inside_are_known_however_they_are_written(address: str, inside: bool) -> None:
+    assert is_inside(address) is inside
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "0.0.0.0"])
+def test_no_name_leads_to_what_clouds_tell_their_machines(
+    address: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    found = [(family, socket.SOCK_STREAM, 6, "", (address, 443))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(HttpsError, match="which is inside"):
+        ask(receiver.endpoint("hooks.example.com", private=True), Question(b"{}"))
+
+
+def test_handshake_that_comes_a_byte_at_a_time_ends_in_time() -> None:
+    """Each byte in time, and all of them never: it once held the thread for as long as the server liked."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def drip() -> None:
+        taken, _ = listening.accept()
+        with taken, contextlib.suppress(OSError):
+            taken.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
+            while not over.wait(0.02):
+                taken.sendall(b"\x00")
+
+    threading.Thread(target=drip, daemon=True).start()
+    try:
+        with pytest.raises(HttpsError, match="gives no answer"):
+            ask(Endpoint(f"https://127.0.0.1:{listening.getsockname()[1]}/", timeout_s=0.5), Question(b"{}"))
+    finally:
+        over.set()
+        listening.close()
