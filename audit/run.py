@@ -5,6 +5,7 @@ import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -145,7 +146,7 @@ async def reconcile(settings: AuditSettings) -> None:
         streams=streams(settings.environment),
         labels=labels,
         alert=webhook.send if webhook else None,
-        ledger_cursors=await asyncio.to_thread(cursors.load, readers),
+        ledger_cursors=await asyncio.to_thread(cursors.load, readers, partial(_tools_of_ledgers, client)),
         tracing=traces,
         metrics=counts,
     )
@@ -159,6 +160,11 @@ async def reconcile(settings: AuditSettings) -> None:
         await asyncio.gather(asyncio.to_thread(traces.shutdown), asyncio.to_thread(counts.shutdown))
         await publisher.close()
         await nc.close()
+
+
+def _tools_of_ledgers(client: Any) -> list[str]:
+    rows = client.query("SELECT DISTINCT tool FROM events WHERE kind = 'ledger.changed'").result_rows
+    return [str(tool) for (tool,) in rows]
 
 
 async def _poll(reconciler: Reconciler, cursors: LedgerCursors, pause_s: float, counts: Metrics) -> None:

@@ -1,7 +1,8 @@
 """Says what was found: events, metric, trace, alert; each verdict of a step once, until it changes.
 
 Guarantees: a finding is in the journal before it is counted or alerted; a verdict that changes is cleared and
-the new one raised. Not guaranteed: that a verdict is raised only once over a restart.
+the new one raised; a new run does not repeat what the store has. Not guaranteed: that what was raised in the
+last seconds before a kill, and is not in the store yet, is raised only once.
 """
 
 import logging
@@ -27,6 +28,13 @@ EVIDENCES: Final = ("decision", "door", "spend", "ledger")
 
 Alert = Callable[[Mapping[str, Any]], None]
 """Is told the fields of a finding that pages."""
+
+
+def _last(rows: Sequence[Row]) -> FindingClass | None:
+    """What the store says was raised last of a step."""
+    raised = [row for row in rows if row["kind"] == EventKind.FINDING_RAISED]
+    last = max(raised, key=lambda row: int(row["time_us"]), default=None)
+    return None if last is None else FindingClass(str(last["finding"]))
 
 
 class Recorder(Protocol):
@@ -61,10 +69,14 @@ class Announcer:
         self._alert = alert
         self._verdicts: OrderedDict[str, FindingClass] = OrderedDict()
 
-    async def raise_finding(self, step: str, rows: Sequence[Row], finding: Finding) -> int:
-        """Raise the finding unless it was said last of this step; return how many were raised."""
-        before = self._verdicts.get(step)
+    async def raise_finding(self, step: str, rows: Sequence[Row], finding: Finding, said: str = "") -> int:
+        """Raise the finding unless it was said last of this step; return how many were raised.
+
+        What this run did not say may stand in the store, from a run before: in `rows`, or as `said`.
+        """
+        before = self._verdicts.get(step) or _last(rows) or (FindingClass(said) if said else None)
         if before == finding.finding:
+            self._remember(step, before)
             return 0
         fields = event_fields(rows, finding)
         if before is not None:

@@ -11,9 +11,11 @@ The file (TOML), one table a tool:
 """
 
 import json
+import logging
+import os
 import sqlite3
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from audit.judging.findings import Change
+from licet.log import log
+
+LOG: Final = logging.getLogger(__name__)
 
 COLUMNS: Final = (
     "cursor",
@@ -153,36 +158,57 @@ def read_file(path: Path) -> dict[str, LedgerReader]:
 
 
 class LedgerCursors:
-    """How far each ledger was read, kept in a file. A ledger seen for the first time starts at its end.
+    """From where each ledger is to be read, kept in a file. One seen for the first time starts at its end.
 
-    What was in a ledger before licet came is nobody's step; it must not page anybody.
+    What was in a ledger before licet came is nobody's step; it must not page anybody. But a file that is gone
+    or damaged must hide no row: then ledgers that the store knows are read again from their first row.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._saved: dict[str, int] = {}
 
-    def load(self, readers: Mapping[str, LedgerReader]) -> dict[str, int]:
-        """Return a cursor for each reader. Raises LedgerReaderError, also for a damaged file."""
+    def load(
+        self, readers: Mapping[str, LedgerReader], known: Callable[[], Iterable[str]] = tuple
+    ) -> dict[str, int]:
+        """Return a cursor for each reader; `known`: the tools whose ledger rows the store has.
+
+        Raises LedgerReaderError; what `known` raises.
+        """
         try:
-            kept = json.loads(self._path.read_text("ascii")) if self._path.exists() else {}
+            kept = json.loads(self._path.read_text("ascii"))
             self._saved = {str(tool): int(cursor) for tool, cursor in kept.items()}
-        except (ValueError, AttributeError, TypeError) as error:
-            raise LedgerReaderError(f"`{self._path}` is damaged: remove it to start at the end") from error
+            again: frozenset[str] = frozenset()
+        except FileNotFoundError:
+            self._saved, again = {}, frozenset(known())
+        except (ValueError, AttributeError, TypeError, OverflowError):
+            self._saved, again = {}, frozenset(readers)
         for tool, reader in readers.items():
-            if tool not in self._saved:
+            if tool in again:
+                log(
+                    LOG,
+                    logging.ERROR,
+                    "ledger_cursor.lost",
+                    tool=tool,
+                    detail="read again from the first row",
+                )
+                self._saved[tool] = 0
+            elif tool not in self._saved:
                 self._saved[tool] = reader.newest()
         self._write(self._saved)
         return dict(self._saved)
 
     def save(self, cursors: Mapping[str, int]) -> None:
-        """Keep the cursors, if they moved."""
+        """Keep the cursors, if they moved; afterwards they survive a loss of power."""
         if dict(cursors) != self._saved:
             self._write(dict(cursors))
 
     def _write(self, cursors: dict[str, int]) -> None:
         partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(cursors), "ascii")
+        with partial.open("w", encoding="ascii") as file:
+            file.write(json.dumps(cursors))
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(self._path)
         self._saved = cursors
 

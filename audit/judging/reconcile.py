@@ -3,7 +3,9 @@
 Guarantees: every step with evidence in the store gets a finding once it is settled, and another one if a
 later change turns it (a denial that was bypassed after all); findings that page are raised at the poll that
 sees them; a round without outcome is fenced once its permit has ended, and the outcome is the guard's word.
-It writes nothing but its own journal. After a crash a finding may be raised a second time, the same one.
+It writes nothing but its own journal. A new run begins with what has no finding (audit.judging.beginning) and
+where `ledger_cursors` says; it says nothing again that the store has. What was raised in the last seconds
+before a kill may be raised a second time: the same class of the same step.
 
 One step that cannot be judged stops no other: it is raised as NOT_JUDGED, which pages, and tried again.
 
@@ -21,6 +23,7 @@ from typing import Any, Final
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from audit.judging.announce import REMEMBERED, Announcer, Recorder
+from audit.judging.beginning import NEW_FIELDS, NEW_ROWS, begin, said_of_row
 from audit.judging.evidence import beside_rows, rows_of_steps
 from audit.judging.fence import FenceError, Fencer, Patience
 from audit.judging.finding_event import decided_of, group, name_of, trace_of
@@ -34,6 +37,7 @@ from audit.judging.findings import (
     fence_due,
 )
 from audit.judging.ledger_reader import LedgerReader, LedgerReaderError
+from audit.judging.ledger_rows import LedgerRows
 from audit.judging.story import Row, change, split, story_of
 from licet.event import EventKind
 from licet.journal.spool import SpoolError
@@ -45,13 +49,8 @@ from licet.tracing import Tracing
 LOG: Final = logging.getLogger(__name__)
 CHUNK: Final = 200
 """Steps judged by one query."""
-NEW_FIELDS: Final = (
-    "js_seq", "kind", "spend_id", "decision_id", "tenant", "tool", "resource", "entry", "change_id",
-    "account", "amount_minor", "currency", "time_us", "issuer", "js_time_us",
-)  # fmt: skip
 MAX_NEW: Final = 20_000
 """Rows looked at in one poll; the rest come with the next."""
-LOOKBACK_H: Final = 24
 READER_TIER: Final = 4
 CLOCK_US: Final = 3_600_000_000
 """JetStream's clock may go back by so much when its leader changes."""
@@ -67,23 +66,6 @@ JUDGE_FAILURES: Final = 5
 """After so many failures a step is left to people, until something new is stored of it."""
 AWAY: Final = (OperationalError, StreamsError, SpoolError, OSError)
 """The store, the streams or the journal are away: no step's own fault, the whole poll starts again."""
-
-
-UNJUDGED: Final = """
-SELECT DISTINCT if(spend_id != '', spend_id, decision_id) AS step FROM events
-WHERE js_time > now() - toIntervalHour({hours:UInt32}) AND step != ''
-  AND (startsWith(kind, 'decision.') OR startsWith(kind, 'spend.') OR kind = 'ledger.changed')
-  AND step NOT IN (
-    SELECT if(spend_id != '', spend_id, decision_id) FROM events
-    WHERE kind = 'finding.raised' AND js_time > now() - toIntervalHour(2 * {hours:UInt32}))
-"""
-NEW_ROWS: Final = """
-SELECT js_seq, kind, spend_id, decision_id, tenant, tool, resource, entry, change_id, account, amount_minor,
-    currency, time_us, issuer, js_time_us
-FROM events WHERE js_stream = {stream:String} AND js_seq > {last:UInt64}
-  AND js_time >= fromUnixTimestamp64Micro({since:Int64})
-ORDER BY js_seq LIMIT {limit:UInt32}
-"""
 
 Labels = Mapping[tuple[str, str], tuple[str, ...]]
 """Rule ids that should decide, by (task id, call id)."""
@@ -113,9 +95,10 @@ class Reconciler:
         self._readers = readers
         self._labels = labels
         self._cursors: dict[str, int] | None = None
-        self._cursors_of_ledgers = defaultdict(int, ledger_cursors)
+        self._rows = LedgerRows(ledger_cursors)
+        self._begun_us = 0
+        self._before: set[str] = set()
         self._seen_us: dict[str, int] = {}
-        self._strays: dict[str, Change] = {}
         self._open: dict[str, None] = {}
         self._strangers: OrderedDict[str, None] = OrderedDict()
         self._denied: dict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
@@ -124,8 +107,8 @@ class Reconciler:
 
     @property
     def ledger_cursors(self) -> dict[str, int]:
-        """How far each tool's ledger was read; keep it over restarts."""
-        return dict(self._cursors_of_ledgers)
+        """Where each tool's ledger is to be read from by the next run; keep it over restarts."""
+        return self._rows.safe()
 
     @property
     def open_steps(self) -> int:
@@ -137,24 +120,27 @@ class Reconciler:
 
         Raises what the client raises; the next poll goes on where this one stopped.
         """
-        if self._cursors is None:
-            await self._begin()
-        raised = await self._collect(now_us)
+        raised = await self._begin(now_us) if self._cursors is None else 0
+        raised += await self._collect(now_us)
         waiting = [step for step in self._open if self._judging.ready(step, 0, now_us)]
         for start in range(0, len(waiting), CHUNK):
             raised += await self._judge(waiting[start : start + CHUNK], now_us)
         for tool, reader in self._readers.items():
             await self._read_ledger(tool, reader, now_us)
+        self._rows.conclude(self._open)
         self._forget(now_us)
         return raised
 
-    async def _begin(self) -> None:
-        """Start with the steps of the last day that have no finding yet."""
-        offsets = await self._query("SELECT js_stream, last FROM stream_offsets", {})
-        rows = await self._query(UNJUDGED, {"hours": LOOKBACK_H})
-        self._open.update((str(step), None) for (step,) in rows)
-        self._cursors = {str(stream): int(last) for stream, last in offsets}
-        log(LOG, logging.INFO, "reconciler.begins", open=len(self._open))
+    async def _begin(self, now_us: int) -> int:
+        """Start with what has no finding yet."""
+        found = await asyncio.to_thread(begin, self._client, now_us)
+        self._open.update((step, None) for step in found.steps)
+        self._begun_us, self._before = found.since_us, set(found.steps)
+        orphans = [dict(zip(NEW_FIELDS, row, strict=True)) for row in found.orphans]
+        raised = sum([await self._notice_safely(row, now_us) for row in orphans])
+        self._cursors = found.last
+        log(LOG, logging.INFO, "reconciler.begins", open=len(self._open), since_us=found.since_us)
+        return raised
 
     async def _collect(self, now_us: int) -> int:
         """Note the steps that new rows are about, and denials whose resource a new row changed."""
@@ -215,7 +201,10 @@ class Reconciler:
     async def _evidence(
         self, steps: Sequence[str], now_us: int
     ) -> tuple[Mapping[str, list[Row]], Sequence[Row]]:
-        rows = await asyncio.to_thread(rows_of_steps, self._client, steps, steps, since_us=now_us - KEPT_US)
+        since = now_us - KEPT_US
+        if not self._before.isdisjoint(steps):  # from before this run, however long nothing ran
+            since = min(since, self._begun_us - KEPT_US)
+        rows = await asyncio.to_thread(rows_of_steps, self._client, steps, steps, since_us=since)
         beside = await asyncio.to_thread(beside_rows, self._client, rows) if rows else []
         return group(rows, steps), beside
 
@@ -341,36 +330,41 @@ class Reconciler:
     async def _read_ledger(self, tool: str, reader: LedgerReader, now_us: int) -> int:
         """Look at ledger rows that are new, whoever wrote them; return how many."""
         try:
-            rows = await asyncio.to_thread(reader.after, self._cursors_of_ledgers[tool])
+            rows = await asyncio.to_thread(reader.after, self._rows.cursor(tool))
         except LedgerReaderError as error:
             self._announcer.ledger_not_read(tool, error)
             return 0
         for cursor, found in rows:
             try:
-                await self._read_row(found, now_us)
+                await self._read_row(found, cursor, now_us)
             except AWAY:
                 raise
             except Exception as error:  # noqa: BLE001 - one step must not stop the others
                 await self._not_judged(f"ledger:{tool}:row {cursor}", [], error)
-            self._cursors_of_ledgers[tool] = cursor
+            self._rows.passed(tool, cursor)
         return len(rows)
 
-    async def _read_row(self, found: Change | LedgerReaderError, now_us: int) -> None:
+    async def _read_row(self, found: Change | LedgerReaderError, cursor: int, now_us: int) -> None:
         if isinstance(found, LedgerReaderError):
             raise found
         if not found.spend_id:
             await self._orphan(replace(found, time_us=now_us), now_us)
         else:
-            self._strays[found.spend_id] = replace(found, time_us=now_us)
+            self._rows.wait(found.spend_id, replace(found, time_us=now_us), cursor)
             self._open[found.spend_id] = None
 
     async def _stray(self, step: str, now_us: int) -> int:
         """Judge a step that only the ledger knows: wait until its evidence had time to come."""
-        seen = self._strays.get(step)
+        seen = self._rows.of(step)
         if seen is not None and now_us - seen.time_us < STRAY_US:
             return 0
+        if seen is not None and step not in self._before:  # its evidence may be older than is looked for
+            rows = await asyncio.to_thread(rows_of_steps, self._client, [step], [step])
+            if rows:
+                self._before.add(step)
+                self._begun_us = min(self._begun_us or now_us, *(int(row["js_time_us"]) for row in rows))
+                return 0
         self._open.pop(step, None)
-        self._strays.pop(step, None)
         return 0 if seen is None else await self._orphan(seen, now_us)
 
     async def _orphan(self, seen: Change, now_us: int) -> int:
@@ -381,7 +375,8 @@ class Reconciler:
         finding = classify(Story(changes=(seen,), other_decisions=others), now_us=now_us)
         if not finding.changes:
             return 0  # a back-office issuer's row
-        return await self._announcer.raise_finding(f"ledger:{seen.tool}:{seen.change_id}", [], finding)
+        said = await asyncio.to_thread(said_of_row, self._client, seen.tool, seen.change_id)
+        return await self._announcer.raise_finding(f"ledger:{seen.tool}:{seen.change_id}", [], finding, said)
 
     def _forget(self, now_us: int) -> None:
         for key in list(self._denied):

@@ -1,6 +1,7 @@
 """The reconciler over a real store and a real ledger: findings, bypasses at once, orphans, fences."""
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from audit.store.stored import House, Stored
 from audit.writing.writer import streams
 from licet import metrics
 from licet.dsse import PayloadType, SigningKey
+from licet.identity import reconciler_id
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.spend import outcome_payload, reserve_payload, spend_id
 from licet.strict import canonical
@@ -337,6 +339,110 @@ def test_ledger_seen_for_the_first_time_starts_at_its_end(world: Any, tmp_path: 
     assert cursors.load(world.reader()) == {"finance": 1}
     world.write_ledger("", 2, "O1", "merchant:t1", -1)
     assert LedgerCursors(tmp_path / "cursors.json").load(world.reader()) == {"finance": 1}
+
+
+class Killed(BaseException):
+    """What a kill is to code: nothing after it runs."""
+
+
+class Told(Findings):
+    """A recorder whose findings are in the store, and that is killed before or after one of them is kept."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world, self.before, self.after = world, 0, 0
+
+    async def append(self, kind: Any, **fields: Any) -> str:
+        self.before -= 1
+        if self.before == 0:
+            raise Killed
+        number = len(self.raised) + 1
+        source = reconciler_id("licet.local", "dev")
+        body = self.world.event(
+            1000 + number, kind=str(kind), source=source, stream="cd" * 16, seq=number, decision="",
+            decision_id="", spend_id="", reason="", rule_ids=[], time_us=AT + number,
+        )  # fmt: skip
+        event = Event.FromString(body)
+        for name, value in fields.items():
+            setattr(event, name, value)
+        self.world.put(AUDIT, "licet.audit.dev.audit.reconciler", canonical(event))
+        await super().append(kind, **fields)
+        self.after -= 1
+        if self.after == 0:
+            raise Killed
+        return "id"
+
+
+@pytest.mark.asyncio
+@pytest.mark.negative(39)
+async def test_reconciler_killed_between_any_two_of_its_steps_passes_over_no_row_and_says_nothing_twice(
+    world: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    world.findings = told = Told(world)
+    kept = tmp_path / "cursors.json"
+    LedgerCursors(kept).load(world.reader())
+
+    async def run(at: int, *, save: bool = True) -> None:
+        cursors = LedgerCursors(kept)
+        given = cursors.load(world.reader())
+        reconciler = world.make(world.reader(), ledger_cursors=given)
+        await reconciler.poll(at)
+        if save:
+            cursors.save(reconciler.ledger_cursors)
+
+    kills = ("before the finding", "after it", "before the cursors are saved", "while they are", "not at all")
+    for number, kill in enumerate(kills, 1):
+        world.write_ledger("", number, f"O{number}", "merchant:t1", -9900)  # nobody's: raised at once
+        world.write_ledger(f"{number:02x}" * 16, 1, f"P{number}", "merchant:t1", -1)  # raised after 10 s
+        told.before, told.after = int(kill == kills[0]), int(kill == kills[1])
+        with monkeypatch.context() as patched, contextlib.suppress(Killed):
+            if kill == kills[3]:
+                patched.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(Killed))
+            await run(LATER, save=kill != kills[2])
+        told.before = told.after = 0
+        await run(LATER + 1)
+        cursors = LedgerCursors(kept)
+        last = world.make(world.reader(), ledger_cursors=cursors.load(world.reader()))
+        for at in (LATER + 2, LATER + 20_000_000):
+            await last.poll(at)
+        cursors.save(last.ledger_cursors)
+        raised = sorted(fields["change_id"] for _, _, fields in told.raised)
+        wanted = [f"raw/{one}" for one in range(1, number + 1)]
+        wanted += [f"{one:02x}" * 16 + "/1" for one in range(1, number + 1)]
+        assert raised == sorted(wanted), kill
+        assert last.ledger_cursors == {"finance": 2 * number}
+    kept.unlink()  # lost: read again from the first row, and nothing is said again
+    lost = world.make(world.reader(), ledger_cursors={"finance": 0})
+    for at in (LATER, LATER + 20_000_000):
+        await lost.poll(at)
+    assert len(told.raised) == 2 * len(kills)
+
+
+@pytest.mark.asyncio
+@pytest.mark.negative(39)
+async def test_outbox_row_without_a_step_that_came_while_no_reconciler_ran_is_found_by_the_next(
+    world: Any,
+) -> None:
+    row = ledger_row("", change_id="raw/1")
+    put_ledger(world, row)
+    assert await world.new().poll(AT + 3_600_000_000) == 1
+    assert world.findings.names == ["raised NO_RULE_LOOKUP"]
+
+
+@pytest.mark.asyncio
+async def test_new_reconciler_judges_a_step_again_that_changed_after_its_finding_and_repeats_no_other(
+    world: Any,
+) -> None:
+    world.findings = Told(world)
+    first, second = world.executed(1), world.executed(2, "O2")
+    await world.make().poll(LATER)
+    assert len(world.findings.raised) == 2
+    world.change(first, number=1)  # twice, now
+    assert await world.new().poll(LATER) == 1
+    assert [fields["spend_id"] for kind, _, fields in world.findings.raised[2:] if "raised" in kind] == [
+        first
+    ]
+    assert second
 
 
 def test_files_of_readers_and_labels_say_what_is_wrong(tmp_path: Path) -> None:
