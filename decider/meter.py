@@ -122,7 +122,8 @@ class HoldWatch:
             if isinstance(first, Refusal) or first.state is not HoldState.OPEN:
                 continue  # past its end whatever people said: its answers need no reading
             found = tally(stored, await self._holds.answers(first.hold), bench)
-            if isinstance(found, Tally) and found.state is HoldState.OPEN:
+            open_still = isinstance(found, Tally) and found.state is HoldState.OPEN
+            if open_still and not await self._holds.is_superseded(first.hold):
                 waiting.append(max(0, now_ms - stored_ms))
         self._open.set(len(waiting))
         self._age.set(max(waiting, default=0) / 1000)

@@ -6,6 +6,7 @@ that the transport proved; holds name orders and people.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from decider.approval.holds import Holds
@@ -94,7 +95,11 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         first = tally(stored, (), bench, hold_id)
         if isinstance(first, Refusal):
             return first
-        return tally(stored, await self._holds.answers(first.hold), bench)
+        found = tally(stored, await self._holds.answers(first.hold), bench)
+        waits = isinstance(found, Tally) and found.state in {HoldState.OPEN, HoldState.LIFTED}
+        if isinstance(found, Tally) and waits and await self._holds.is_superseded(found.hold):
+            return replace(found, state=HoldState.SUPERSEDED)
+        return found
 
     async def _answer(self, signed: Signed) -> Tally | Refusal:
         in_force = self._configuration.current

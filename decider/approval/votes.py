@@ -38,6 +38,8 @@ class HoldState(StrEnum):
     REJECTED = "REJECTED"
     EXPIRED = "EXPIRED"
     EDITED = "EDITED"
+    SUPERSEDED = "SUPERSEDED"
+    """Only told to people; `tally` does not know it, and no decision rests on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,10 @@ class Case:
         else:
             link_asked(self.track, stored)
         answers = () if new else await self.parts.holds.answers(held.hold)
-        return tally(stored, answers, bench_of(in_force, self.moment.now_ms), held.hold.hold_id)
+        found = tally(stored, answers, bench_of(in_force, self.moment.now_ms), held.hold.hold_id)
+        if isinstance(found, Tally) and found.state is HoldState.OPEN:
+            await self.parts.holds.ask(found.hold)
+        return found
 
     async def _standing(self, envelope: Envelope, house: House, in_force: InForce) -> Standing:
         if not (envelope.method.guarded and envelope.method.spends):

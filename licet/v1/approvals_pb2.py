@@ -26,7 +26,7 @@ from licet.v1 import hold_pb2 as licet_dot_v1_dot_hold__pb2
 from licet.v1 import statement_pb2 as licet_dot_v1_dot_statement__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18licet/v1/approvals.proto\x12\x08licet.v1\x1a\x13licet/v1/hold.proto\x1a\x18licet/v1/statement.proto\"\xa2\x01\n\nHoldStatus\x12\x0c\n\x04hold\x18\x01 \x01(\x0c\x12\"\n\x05state\x18\x02 \x01(\x0e\x32\x13.licet.v1.HoldState\x12*\n\x07missing\x18\x03 \x03(\x0b\x32\x19.licet.v1.HoldRequirement\x12#\n\tapprovals\x18\x04 \x03(\x0b\x32\x10.licet.v1.Signed\x12\x11\n\tapprovers\x18\x05 \x03(\t\"%\n\x10ListHoldsRequest\x12\x11\n\topen_only\x18\x01 \x01(\x08\"8\n\x11ListHoldsResponse\x12#\n\x05holds\x18\x01 \x03(\x0b\x32\x14.licet.v1.HoldStatus\"!\n\x0eGetHoldRequest\x12\x0f\n\x07hold_id\x18\x01 \x01(\t\"5\n\x0fGetHoldResponse\x12\"\n\x04hold\x18\x01 \x01(\x0b\x32\x14.licet.v1.HoldStatus\"3\n\rAnswerRequest\x12\"\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x10.licet.v1.Signed\"4\n\x0e\x41nswerResponse\x12\"\n\x04hold\x18\x01 \x01(\x0b\x32\x14.licet.v1.HoldStatus*\x9b\x01\n\tHoldState\x12\x1a\n\x16HOLD_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fHOLD_STATE_OPEN\x10\x01\x12\x15\n\x11HOLD_STATE_LIFTED\x10\x02\x12\x17\n\x13HOLD_STATE_REJECTED\x10\x03\x12\x16\n\x12HOLD_STATE_EXPIRED\x10\x04\x12\x15\n\x11HOLD_STATE_EDITED\x10\x05\x32\xd4\x01\n\x0f\x41pprovalService\x12\x44\n\tListHolds\x12\x1a.licet.v1.ListHoldsRequest\x1a\x1b.licet.v1.ListHoldsResponse\x12>\n\x07GetHold\x12\x18.licet.v1.GetHoldRequest\x1a\x19.licet.v1.GetHoldResponse\x12;\n\x06\x41nswer\x12\x17.licet.v1.AnswerRequest\x1a\x18.licet.v1.AnswerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18licet/v1/approvals.proto\x12\x08licet.v1\x1a\x13licet/v1/hold.proto\x1a\x18licet/v1/statement.proto\"\xa2\x01\n\nHoldStatus\x12\x0c\n\x04hold\x18\x01 \x01(\x0c\x12\"\n\x05state\x18\x02 \x01(\x0e\x32\x13.licet.v1.HoldState\x12*\n\x07missing\x18\x03 \x03(\x0b\x32\x19.licet.v1.HoldRequirement\x12#\n\tapprovals\x18\x04 \x03(\x0b\x32\x10.licet.v1.Signed\x12\x11\n\tapprovers\x18\x05 \x03(\t\"%\n\x10ListHoldsRequest\x12\x11\n\topen_only\x18\x01 \x01(\x08\"8\n\x11ListHoldsResponse\x12#\n\x05holds\x18\x01 \x03(\x0b\x32\x14.licet.v1.HoldStatus\"!\n\x0eGetHoldRequest\x12\x0f\n\x07hold_id\x18\x01 \x01(\t\"5\n\x0fGetHoldResponse\x12\"\n\x04hold\x18\x01 \x01(\x0b\x32\x14.licet.v1.HoldStatus\"3\n\rAnswerRequest\x12\"\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x10.licet.v1.Signed\"4\n\x0e\x41nswerResponse\x12\"\n\x04hold\x18\x01 \x01(\x0b\x32\x14.licet.v1.HoldStatus*\xb6\x01\n\tHoldState\x12\x1a\n\x16HOLD_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fHOLD_STATE_OPEN\x10\x01\x12\x15\n\x11HOLD_STATE_LIFTED\x10\x02\x12\x17\n\x13HOLD_STATE_REJECTED\x10\x03\x12\x16\n\x12HOLD_STATE_EXPIRED\x10\x04\x12\x15\n\x11HOLD_STATE_EDITED\x10\x05\x12\x19\n\x15HOLD_STATE_SUPERSEDED\x10\x06\x32\xd4\x01\n\x0f\x41pprovalService\x12\x44\n\tListHolds\x12\x1a.licet.v1.ListHoldsRequest\x1a\x1b.licet.v1.ListHoldsResponse\x12>\n\x07GetHold\x12\x18.licet.v1.GetHoldRequest\x1a\x19.licet.v1.GetHoldResponse\x12;\n\x06\x41nswer\x12\x17.licet.v1.AnswerRequest\x1a\x18.licet.v1.AnswerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'licet.v1.approvals_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HOLDSTATE']._serialized_start=545
-  _globals['_HOLDSTATE']._serialized_end=700
+  _globals['_HOLDSTATE']._serialized_end=727
   _globals['_HOLDSTATUS']._serialized_start=86
   _globals['_HOLDSTATUS']._serialized_end=248
   _globals['_LISTHOLDSREQUEST']._serialized_start=250
@@ -49,6 +49,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ANSWERREQUEST']._serialized_end=488
   _globals['_ANSWERRESPONSE']._serialized_start=490
   _globals['_ANSWERRESPONSE']._serialized_end=542
-  _globals['_APPROVALSERVICE']._serialized_start=703
-  _globals['_APPROVALSERVICE']._serialized_end=915
+  _globals['_APPROVALSERVICE']._serialized_start=730
+  _globals['_APPROVALSERVICE']._serialized_end=942
 # @@protoc_insertion_point(module_scope)

@@ -39,6 +39,8 @@ class _HoldStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HoldState.V
     """Nobody answered in time."""
     HOLD_STATE_EDITED: _HoldState.ValueType  # 5
     """Somebody narrowed it; the narrowed call is another hold, or passes on its own."""
+    HOLD_STATE_SUPERSEDED: _HoldState.ValueType  # 6
+    """Its call waits for another hold now: what is said of the call has changed since."""
 
 class HoldState(_HoldState, metaclass=_HoldStateEnumTypeWrapper):
     """How a hold stands."""
@@ -55,6 +57,8 @@ HOLD_STATE_EXPIRED: HoldState.ValueType  # 4
 """Nobody answered in time."""
 HOLD_STATE_EDITED: HoldState.ValueType  # 5
 """Somebody narrowed it; the narrowed call is another hold, or passes on its own."""
+HOLD_STATE_SUPERSEDED: HoldState.ValueType  # 6
+"""Its call waits for another hold now: what is said of the call has changed since."""
 Global___HoldState: _TypeAlias = HoldState  # noqa: Y015
 
 @_typing.final

@@ -137,8 +137,20 @@ async def test_facts_that_changed_since_make_another_hold(house: House) -> None:
     desk = await desk_of(house)
     hold = await held(house)
     await desk.answer(hold, "lena")
+    before = house.finance.orders["O1"]
     house.finance.orders["O1"] = order(amount_minor=1_000_000, version=2)
-    assert (await held(house)).hold_id != hold.hold_id
+    changed = await held(house)
+    assert changed.hold_id != hold.hold_id
+
+    async def states(*, open_only: bool) -> dict[str, int]:
+        listed = [(Hold.FromString(one.hold), one.state) for one in await desk.holds(open_only=open_only)]
+        return {one.hold_id: state for one, state in listed if one.spend_id == hold.spend_id}
+
+    waits, replaced = approvals_pb2.HOLD_STATE_OPEN, approvals_pb2.HOLD_STATE_SUPERSEDED
+    assert await states(open_only=False) == {hold.hold_id: replaced, changed.hold_id: waits}
+    assert await states(open_only=True) == {changed.hold_id: waits}
+    house.finance.orders["O1"] = before  # what lena approved is so again
+    assert house.permit(await house.decide(refund(minor=82_000))).hold_id == hold.hold_id
 
 
 @pytest.mark.negative(37)
