@@ -13,7 +13,9 @@ from licet.identity import parse_spiffe_id
 from licet.metadata import DEV_IDENTITY
 from sidecar.exchange import Pairs
 
-_SAN: Final = "x509_subject_alternative_name"
+_URI_SANS: Final = "peer_uri"
+"""Not `x509_subject_alternative_name`, where host names and mailboxes stand among the URIs."""
+
 _TLS_VERSION: Final = "ssl_tls_version"
 _LOOPBACK: Final = ("ipv4:127.", "ipv6:[::1]", "unix:")
 
@@ -25,8 +27,7 @@ def certified_peer(auth_context: dict[str, Any]) -> str:
     """
     if tuple(auth_context.get(_TLS_VERSION, ())) != (b"TLSv1.3",):
         return ""
-    names = [name.decode("utf-8", "replace") for name in auth_context.get(_SAN, ())]
-    uris = [name for name in names if "://" in name]
+    uris = [name.decode("utf-8", "replace") for name in auth_context.get(_URI_SANS, ())]
     return uris[0] if len(uris) == 1 and _is_spiffe_id(uris[0]) else ""
 
 

@@ -22,7 +22,7 @@ from licet.log import log
 from licet.obligation import DOOR_OBLIGATIONS
 from licet.permit import DoorState
 from licet.refusal import Reason, Refusal
-from licet.revocation import NONE, Revocations, read_revocations
+from licet.revocation import NONE, RevocationKind, Revocations, read_revocations
 from licet.revocation import succeeds as revocations_succeed
 from licet.statement import artifact_sha256, parse_signed, strict_parse
 from licet.v1 import beacon_pb2
@@ -108,6 +108,7 @@ class Knowledge:
         self._changed = asyncio.Condition()
         self._streams: frozenset[str] = frozenset()
         self._catalog_stamp: tuple[int, int] = (0, 0)
+        self._catalog_key_id = ""
         self.trouble = "no beacon yet"
         """Why there is no state, or why the newest beacon was not taken; empty when all is well."""
 
@@ -218,8 +219,11 @@ class Knowledge:
         """Return the key set to verify `signed` with: the one held, or the one that it names.
 
         What comes over the subject, where anybody may have written, never makes this door fetch anything
-        before its signature fits; what a decider answered may.
+        before its signature fits; what a decider answered may. The first is a decider's answer: an older key
+        set, in which a stolen key is still good, could not be told from the newest one.
         """
+        if self._known is None and not asked_for:
+            return Refusal(Reason.BEACON_STALE, "the first beacon is asked of a decider")
         if self._known is not None and not asked_for:
             return self._known.keyset_signed, self._known.keys
         claim = strict_parse(beacon_pb2.Beacon, signed.payload)
@@ -260,6 +264,9 @@ class Knowledge:
         catalog = self._catalog(keys)
         if isinstance(catalog, Refusal):
             return catalog
+        for key_id in (signed.key_id, self._catalog_key_id):
+            if revocations[1].names(RevocationKind.KEY, key_id):
+                return Refusal(Reason.KEY_REVOKED, f"key `{key_id}` of beacon or catalog is revoked")
         return Known(
             signed=signed,
             held=held,
@@ -315,7 +322,7 @@ class Knowledge:
             return catalog
         if catalog.audience != self._identity.audience:
             return Refusal(Reason.AUDIENCE_MISMATCH, f"the catalog is of `{catalog.audience}`")
-        self._catalog_stamp = stamp
+        self._catalog_stamp, self._catalog_key_id = stamp, signed.key_id
         return catalog
 
     async def _fetched(self, sha256: bytes, what: str) -> Signed | Refusal:

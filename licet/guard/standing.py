@@ -13,7 +13,7 @@ from licet.catalog import Catalog, read_catalog
 from licet.keys import KeySet, read_keyset
 from licet.permit import DoorState
 from licet.refusal import Reason, Refusal
-from licet.revocation import NONE, Revocations, read_revocations
+from licet.revocation import NONE, RevocationKind, Revocations, read_revocations
 from licet.revocation import succeeds as revocations_succeed
 from licet.statement import artifact_sha256
 from licet.v1.guard_pb2 import BeaconRequest
@@ -72,6 +72,9 @@ def advance(
     revocations = _revocations(anchor, held, request, beacon, keys=keys, now_ms=now_ms)
     if isinstance(revocations, Refusal):
         return revocations
+    for key_id in (request.beacon.key_id, anchor.catalog.key_id):
+        if revocations.names(RevocationKind.KEY, key_id):
+            return Refusal(Reason.KEY_REVOKED, f"key `{key_id}` of beacon or catalog is revoked")
     catalog = _catalog(anchor, held, keys, keyset_sha256, now_ms)
     if isinstance(catalog, Refusal):
         return catalog

@@ -39,10 +39,14 @@ def first(anchor: Anchor, mint: QuickMint) -> Standing:
     return made
 
 
-def revoke(mint: QuickMint, seq: int, *tasks: str, key: str = "decider") -> Signed:
-    entries = [
-        keys_pb2.Revocation(kind=keys_pb2.REVOCATION_KIND_TASK, id=task, revoked_at_ms=1) for task in tasks
-    ]
+def revoke(
+    mint: QuickMint,
+    seq: int,
+    *names: str,
+    key: str = "decider",
+    kind: keys_pb2.RevocationKind.ValueType = keys_pb2.REVOCATION_KIND_TASK,
+) -> Signed:
+    entries = [keys_pb2.Revocation(kind=kind, id=name, revoked_at_ms=1) for name in names]
     message = keys_pb2.RevocationList(version=1, revocations_seq=seq, environment="dev", revocations=entries)
     return mint.key(key).sign(PayloadType.REVOCATIONS, canonical(message))
 
@@ -58,6 +62,16 @@ def test_the_first_beacon_comes_with_its_key_set(anchor: Anchor, mint: QuickMint
     again = take(anchor, held, beacon=mint.beacon())
     assert isinstance(again, Standing)
     assert again.door.catalog is held.door.catalog
+
+
+@pytest.mark.parametrize("key", ["beacon", "catalog", "approver"])
+def test_nothing_is_current_by_the_word_of_a_key_that_is_revoked_with_it(
+    anchor: Anchor, mint: QuickMint, key: str
+) -> None:
+    listed = revoke(mint, 3, key, kind=keys_pb2.REVOCATION_KIND_KEY)
+    beacon = mint.beacon(config_seq=4, **naming(3, listed))
+    made = take(anchor, first(anchor, mint), beacon=beacon, revocations=listed)
+    assert isinstance(made, Standing) if key == "approver" else made is Reason.KEY_REVOKED
 
 
 def test_a_key_set_that_the_root_key_did_not_sign_is_not_taken(anchor: Anchor, mint: QuickMint) -> None:

@@ -7,7 +7,7 @@ AGENT = "spiffe://licet.local/dev/agent/refund-bot"
 
 
 def context(names: list[bytes], version: bytes = b"TLSv1.3") -> dict[str, list[bytes]]:
-    return {"x509_subject_alternative_name": names, "ssl_tls_version": [version]}
+    return {"peer_uri": names, "x509_subject_alternative_name": names, "ssl_tls_version": [version]}
 
 
 def test_the_one_uri_san_is_the_peer() -> None:
@@ -15,7 +15,15 @@ def test_the_one_uri_san_is_the_peer() -> None:
 
 
 def test_dns_names_beside_the_one_uri_do_not_matter() -> None:
-    assert certified_peer(context([b"localhost", AGENT.encode()])) == AGENT
+    names = context([AGENT.encode()]) | {"x509_subject_alternative_name": [b"localhost", AGENT.encode()]}
+    assert certified_peer(names) == AGENT
+
+
+@pytest.mark.parametrize("kind", ["peer_dns", "peer_email"])
+def test_a_spiffe_id_that_is_no_uri_of_the_certificate_names_nobody(kind: str) -> None:
+    """Authorities that watch over URIs may sign any text as a host name or a mailbox."""
+    names = {kind: [AGENT.encode()], "x509_subject_alternative_name": [AGENT.encode()]}
+    assert certified_peer({**names, "ssl_tls_version": [b"TLSv1.3"]}) == ""
 
 
 @pytest.mark.parametrize(
@@ -25,6 +33,7 @@ def test_dns_names_beside_the_one_uri_do_not_matter() -> None:
         [b"localhost"],
         [AGENT.encode(), b"spiffe://licet.local/dev/agent/other"],
         [AGENT.encode(), b"https://example.com/"],
+        [AGENT.encode(), b"urn:x"],
         [b"spiffe://licet.local/dev/agent/refund-bot/"],
         [b"SPIFFE://licet.local/dev/agent/refund-bot"],
         [b"\xff://x/y"],

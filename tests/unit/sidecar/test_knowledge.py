@@ -78,11 +78,14 @@ class Scene:
         assert state is not None
         return state
 
-    def revocations(self, seq: int, *names: str, key: str = "decider") -> Signed:
-        entries = [
-            keys_pb2.Revocation(kind=keys_pb2.REVOCATION_KIND_TASK, id=name, revoked_at_ms=1)
-            for name in names
-        ]
+    def revocations(
+        self,
+        seq: int,
+        *names: str,
+        key: str = "decider",
+        kind: keys_pb2.RevocationKind.ValueType = keys_pb2.REVOCATION_KIND_TASK,
+    ) -> Signed:
+        entries = [keys_pb2.Revocation(kind=kind, id=name, revoked_at_ms=1) for name in names]
         payload = canonical(
             keys_pb2.RevocationList(
                 version=1, revocations_seq=seq, environment=ENVIRONMENT, revocations=entries
@@ -129,14 +132,32 @@ async def test_a_guard_that_fails_does_not_stop_the_beacon(scene: Scene) -> None
     assert scene.knowledge.state() is not None
 
 
-async def test_before_the_first_state_a_beacon_of_the_subject_names_keys_only_the_root_can_give(
-    scene: Scene,
-) -> None:
-    forged = scene.keyset(9, root="decider")
-    digest = scene.shelf.put(forged)
-    assert not await scene.take(scene.mint.beacon(keyset_sha256=digest, keyset_version=9))
+async def test_the_first_beacon_is_a_deciders_answer_and_not_what_anybody_wrote(scene: Scene) -> None:
+    """A key that was revoked or left out since is good in an older key set, which a new door cannot know."""
+    assert not await scene.take(scene.mint.beacon())
+    assert (scene.knowledge.state(), scene.shelf.fetched) == (None, [])
+    await scene.first()
+    assert await scene.take(scene.mint.beacon(config_seq=9))
+
+
+async def test_a_first_beacon_names_keys_only_the_root_can_give(scene: Scene) -> None:
+    digest = scene.shelf.put(scene.keyset(9, root="decider"))
+    assert not await scene.take(scene.mint.beacon(keyset_sha256=digest, keyset_version=9), asked_for=True)
     assert scene.knowledge.state() is None
-    assert await scene.take(scene.mint.beacon())
+    await scene.first()
+
+
+@pytest.mark.parametrize(("key", "taken"), [("beacon", False), ("catalog", False), ("approver", True)])
+async def test_nothing_is_current_by_the_word_of_a_key_that_is_revoked_with_it(
+    scene: Scene, key: str, taken: bool
+) -> None:
+    digest = scene.shelf.put(scene.revocations(3, key, kind=keys_pb2.REVOCATION_KIND_KEY))
+    beacon = scene.mint.beacon(revocations_seq=3, revocations_sha256=digest)
+    assert await scene.take(beacon, asked_for=True) is taken, scene.knowledge.trouble
+    scene.knowledge = scene.make()
+    await scene.first()
+    later = scene.mint.beacon(config_seq=9, revocations_seq=3, revocations_sha256=digest)
+    assert await scene.take(later) is taken, scene.knowledge.trouble
 
 
 async def test_a_beacon_by_another_key_is_refused(scene: Scene) -> None:
