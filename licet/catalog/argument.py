@@ -1,21 +1,21 @@
 """Rules on arguments: what the owner of a tool lets through, whatever policy says. Pure.
 
-A rule is about one path; through lists it is about each element. Every condition that is set must hold for
-every value there. A value of another kind than a condition is about does not meet it. What is absent meets
-every condition, unless the rule requires it, or the field has a default that the tool would read in its
-place: that default is judged like a value.
+A rule is about one path; through lists it is about each element, also about one that leaves the value out.
+Every condition that is set must hold for every value there. A value of another kind than a condition is
+about does not meet it. What is absent meets every condition, unless the rule requires it, or the field has a
+default that the tool would read in its place: that default is judged like a value.
 
 `pattern` needs RE2 and `visible` the tool's facts, so both are checked by the decider alone; the reader of
 catalogs therefore takes neither together with ceilings. Everything else is checked at the door as well.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from licet.call import Arguments, EnumNumber
-from licet.call.tree import Leaf
+from licet.call.tree import Leaf, ListValue, Value
 from licet.catalog.domain import DEFAULT_SCHEMES, domain_of, within
 from licet.refusal import Reason, Refusal
 
@@ -32,7 +32,8 @@ _PATH: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 class ArgumentRule:
     """What one argument must be; fields as proto/licet/v1/catalog.proto says.
 
-    `default` is what the tool reads where nothing is sent; None where it can tell absence.
+    `default` is what the tool reads where nothing is sent; None where it can tell absence. `in_list`: whether
+    the path leads through a list, so that each of its elements may leave the value out.
     """
 
     path: str
@@ -47,6 +48,7 @@ class ArgumentRule:
     max_items: int = 0
     visible: str = ""
     default: int | str | None = None
+    in_list: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,12 +99,13 @@ def check_arguments(
     """
     for rule in rules:
         found = _values(rule, arguments)
-        if rule.required and not found:
+        lacking = _lacking(arguments.values, rule.names, in_list=not rule.in_list)
+        if rule.required and (not found or lacking):
             return _refused(rule, "required")
+        if rule.default is not None:
+            found += [rule.default] * lacking
         if rule.max_items and len(found) > rule.max_items:
             return _refused(rule, "max_items")
-        if not found and rule.default is not None:
-            found = [rule.default]
         matches = compiled(rule.pattern) if rule.pattern and compiled is not None else None
         for value in found:
             unmet = rule.unmet(value)
@@ -133,6 +136,18 @@ def _values(rule: ArgumentRule, arguments: Arguments) -> list[Leaf]:
     """Return the values at the rule's path; JSON's null is none."""
     names = rule.names
     return [value for path, value in arguments.leaves() if path == names and value is not None]
+
+
+def _lacking(value: Value | Mapping[str, Value], names: Sequence[str], *, in_list: bool) -> int:
+    """Return how often the rest of a path is left out; each element of a list may do so.
+
+    Without `in_list` only elements count, not a list that is not there: it has none.
+    """
+    if isinstance(value, ListValue):
+        return sum(_lacking(item, names, in_list=True) for item in value.items)
+    if not names or not isinstance(value, Mapping):
+        return int(in_list and value is None)
+    return _lacking(value.get(names[0]), names[1:], in_list=in_list)
 
 
 def _refused(rule: ArgumentRule, condition: str) -> Refusal:

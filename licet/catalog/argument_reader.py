@@ -58,8 +58,7 @@ def _rule(message: catalog_pb2.ArgumentRule, fields: Fields) -> ArgumentRule:
     problem = fault(rule)
     if problem is not None:
         raise CatalogError(problem)
-    default = fields.default(rule.path)
-    return replace(rule, default=default)
+    return replace(rule, default=fields.default(rule.path), in_list=fields.in_list(rule.path))
 
 
 def _listed(values: Iterable[str], path: str) -> frozenset[str]:

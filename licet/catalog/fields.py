@@ -31,6 +31,9 @@ class Fields(Protocol):
     def default(self, path: str) -> int | str | None:
         """Return what a tool reads where nothing was sent at `path`; None where it can tell absence."""
 
+    def in_list(self, path: str) -> bool:
+        """Return whether `path` leads through a list, or to one."""
+
 
 _INTEGERS = frozenset(
     {
@@ -65,7 +68,7 @@ class MessageFields:
     def default(self, path: str) -> int | str | None:
         """Return what a tool reads where nothing was sent at `path`; None where it can tell absence."""
         found = self._field(path)
-        if found is None or self._repeats(path) or found.has_presence or _kind_of(found) is Kind.OTHER:
+        if found is None or found.is_repeated or found.has_presence or _kind_of(found) is Kind.OTHER:
             return None
         if found.enum_type is not None:
             return str(found.enum_type.values_by_number[found.default_value].name)
@@ -73,6 +76,10 @@ class MessageFields:
             return "false"
         value: int | str = found.default_value
         return value
+
+    def in_list(self, path: str) -> bool:
+        """Return whether `path` leads through a list, or to one."""
+        return self._repeats(path)
 
     def _steps(self, path: str) -> Iterator[Any]:
         """Yield the field of each name of a path; None where there is none, or one below a map."""
@@ -131,6 +138,10 @@ class SchemaFields:
         """Return None: JSON tells absence, and what a schema calls `default` binds nobody."""
         del path
         return None
+
+    def in_list(self, path: str) -> bool:
+        """Return whether `path` leads through a list, or to one."""
+        return self._kind(path, through_lists=False) is None
 
     def _kind(self, path: str, *, through_lists: bool) -> Kind | None:
         part = self._root

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 import re2
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message import Message
 
-from licet.call import Arguments, CatalogError, EnumNumber
+from licet.call import Arguments, CatalogError, EnumNumber, Plan, compile_plan, walk
 from licet.call.tree import Leaf
 from licet.catalog import Method, read_method
 from licet.catalog.argument import ARGUMENTS_RULE, ArgumentRule, check_arguments, check_visible
 from licet.catalog.argument_reader import MAX_RULES
+from licet.catalog.fields import MessageFields
 from licet.refusal import Reason, Refusal
 from licet.strict import canonical
-from licet.v1.decision_pb2 import Codec
+from licet.v1.decision_pb2 import Codec, Constraint, ConstraintOp, Decision
 from tests.worlds import permit as world
 from tests.worlds.permit import GET, REFUND
 
@@ -158,6 +161,39 @@ def test_absence_that_a_tool_cannot_tell_from_a_default_is_judged_as_the_default
         arguments = view.arguments(body)
         assert isinstance(arguments, Arguments)
         assert (check_arguments(view.argument_rules, arguments) is None) is passes
+
+
+@pytest.mark.parametrize(
+    ("ops", "passes"),
+    [(["EQ", "UNSPECIFIED"], False), (["UNSPECIFIED"], False), (["EQ", "EQ"], True), ([], True)],
+)
+def test_default_is_judged_in_every_element_of_a_list(ops: list[str], passes: bool) -> None:
+    """An element that leaves its enum out has the number 0 for the tool, whatever stands beside it."""
+    plan = plan_of(Decision)
+    default = MessageFields(plan).default("ceilings.op")
+    assert default == "CONSTRAINT_OP_UNSPECIFIED"
+    numbers = [ConstraintOp.Value(f"CONSTRAINT_OP_{op}") for op in ops]
+    arguments = walk(plan, canonical(Decision(ceilings=[Constraint(path="a", op=op) for op in numbers])))
+    assert isinstance(arguments, Arguments)
+    rule = ArgumentRule("ceilings.op", one_of=frozenset({"CONSTRAINT_OP_EQ"}), default=default, in_list=True)
+    assert (check_arguments((rule,), arguments) is None) is passes
+
+
+def plan_of(message: type[Message]) -> Plan:
+    files, waiting = FileDescriptorSet(), [message.DESCRIPTOR.file]
+    while waiting:
+        one = waiting.pop()
+        one.CopyToProto(files.file.add())
+        waiting.extend(one.dependencies)
+    known = {file.name: file for file in files.file}
+    ordered = FileDescriptorSet(file=reversed(known.values()))
+    return compile_plan(ordered.SerializeToString(), message.DESCRIPTOR.full_name)
+
+
+def test_what_is_required_is_required_of_every_element() -> None:
+    method = tool({"path": "parts.file", "required": True})
+    assert check(method, parts=[{"file": "f1"}, {}]) is not None
+    assert check(method, parts=[{"file": "f1"}, {"file": "f2"}]) is None
 
 
 def test_door_without_an_engine_for_patterns_checks_everything_else() -> None:

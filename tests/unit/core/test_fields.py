@@ -82,7 +82,9 @@ def test_values_in_lists_are_reached_and_those_in_maps_are_not() -> None:
 def test_tool_reads_a_default_where_protobuf_cannot_tell_absence() -> None:
     defaults = {path: MESSAGE.default(path) for path in (*SINGLE, *LISTED, "nothing")}
     read = {"int64": 0, "uint32": 0, "bool": "false", "enum": "COLOUR_NONE", "text": "", "line.sku": ""}
+    read["lines.sku"] = ""  # of each element
     assert {path: value for path, value in defaults.items() if value is not None} == read
+    assert {path for path in (*SINGLE, *LISTED, "nothing") if MESSAGE.in_list(path)} == set(LISTED)
 
 
 STRING, INTEGER, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
