@@ -270,13 +270,15 @@ def _answers(process: Process) -> bool:
 class Killer:
     """Kills one part after the other at moments drawn from a seed, starts it, and waits until it answers.
 
-    Every part is killed once before any is killed again. Beside that it does what a supervisor does: a part
+    Every part is killed once before any is killed again, and there are `at_least` kills however long they
+    take. Beside that it does what a supervisor does: a part
     that ended by itself is started again.
     """
 
-    def __init__(self, house: House, seed: int) -> None:
+    def __init__(self, house: House, seed: int, *, at_least: int = 0) -> None:
         self._house = house
         self._victims = victims(house)
+        self._at_least = at_least
         self._random = random.Random(seed)
         self.killed: Counter[str] = Counter()
         self.restarted: Counter[str] = Counter()
@@ -287,15 +289,19 @@ class Killer:
         return set(self._victims)
 
     def __call__(self, end: float) -> None:
-        """Kill until `end`, and on until every part was killed once."""
-        while time.monotonic() < end or set(self.killed) != self.parts:
+        """Kill until `end`, and on until every part was killed once and there were enough kills."""
+        while not self._done(end):
             round_ = sorted(self._victims)
             self._random.shuffle(round_)
             for part in round_:
-                if time.monotonic() >= end and part in self.killed:
-                    continue
+                if self._done(end):
+                    break
                 self._supervised(self._random.uniform(*UP_S))
                 self._kill(part)
+
+    def _done(self, end: float) -> bool:
+        enough = set(self.killed) == self.parts and self.killed.total() >= self._at_least
+        return enough and time.monotonic() >= end
 
     def _kill(self, part: str) -> None:
         victim = self._victims[part]
