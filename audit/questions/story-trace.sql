@@ -12,12 +12,11 @@ WITH told AS (
     LIMIT 1000 BY source, kind, reason
     LIMIT 10000
 ),
-traces AS (SELECT DISTINCT trace_id FROM told WHERE trace_id != ''),
+(SELECT (groupUniqArrayIf(trace_id, trace_id != ''), min(time), max(time)) FROM told) AS known,
 linked AS (
     SELECT DISTINCT TraceId FROM {traces:Identifier}
-    WHERE Timestamp >= (SELECT min(time) - INTERVAL 1 HOUR FROM told)
-      AND Timestamp <= (SELECT max(time) + INTERVAL 2 DAY FROM told)
-      AND hasAny(Links.TraceId, (SELECT groupArray(trace_id) FROM traces))
+    WHERE Timestamp >= known.2 - INTERVAL 1 HOUR AND Timestamp <= known.3 + INTERVAL 2 DAY
+      AND hasAny(Links.TraceId, known.1)
 )
 SELECT time, what, name, part, ms, said, trace_id, span_id, parent_id, links
 FROM (
@@ -32,7 +31,7 @@ FROM (
             SpanAttributes['licet.outcome'], SpanAttributes['licet.finding'], SpanAttributes['error.type']]), ' '),
         TraceId, SpanId, ParentSpanId, Links.SpanId
     FROM {traces:Identifier}
-    WHERE TraceId IN (SELECT trace_id FROM traces) OR TraceId IN (SELECT TraceId FROM linked)
+    WHERE TraceId IN (SELECT arrayJoin(known.1)) OR TraceId IN (SELECT TraceId FROM linked)
 )
 ORDER BY time, what DESC
 LIMIT 10000
