@@ -113,6 +113,7 @@ def test_record_that_is_misnamed_or_of_another_version_is_no_hold(changes: dict[
     assert refusal.reason is Reason.APPROVAL_INVALID
     assert why in refusal.detail
     assert named_hold(canonical(HELD)) == HELD
+    assert isinstance(named_hold(b"\xff"), Refusal)
 
 
 def vote(approver: str, role: str, **changes: Any) -> Vote:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from decider.approval.votes import Bench, HoldState, Tally, tally
-from licet.hold import HOLD_VERSION, Requirement, hold_id
+from decider.approval.votes import HOLD_LIFE_MS, Bench, HoldState, Tally, tally
+from licet.beacon import MAX_SKEW_MS
+from licet.hold import HOLD_VERSION, HOLD_VERSION_1, Requirement, hold_id, hold_id_1, requirements_of
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.refusal import Refusal
 from licet.revocation import NONE, RevocationKind, Revocations
@@ -100,6 +101,21 @@ def test_hold_without_answers_is_open_and_says_for_whom_it_waits() -> None:
 def test_approval_holds_as_long_as_its_hold(hours: int, state: HoldState) -> None:
     waiting = hold()
     assert stands(waiting, answer(waiting, "a"), now_ms=NOW + hours * HOUR).state is state
+
+
+def test_record_that_outlasts_a_hold_or_lies_in_anothers_place_is_no_hold() -> None:
+    bench = Bench("dev", 1, KEYS, NONE, NOW)
+    longest = hold(expires_at_ms=NOW + HOLD_LIFE_MS + MAX_SKEW_MS)
+    assert isinstance(tally(canonical(longest), (), bench, longest.hold_id), Tally)
+    endless = hold(expires_at_ms=longest.expires_at_ms + 1)
+    assert endless.hold_id == longest.hold_id
+    assert isinstance(tally(canonical(endless), (), bench), Refusal)
+    assert isinstance(tally(canonical(longest), (), bench, hold(2).hold_id), Refusal)
+    of_1 = hold(version=HOLD_VERSION_1)
+    of_1.hold_id = hold_id_1(of_1.spend_id, of_1.call_digest, requirements_of(of_1), of_1.facts_json)
+    refusal = tally(canonical(of_1), (), bench)
+    assert isinstance(refusal, Refusal)
+    assert "make the call again" in refusal.detail
 
 
 def test_approval_ends_by_its_own_end_too() -> None:
