@@ -123,12 +123,15 @@ def kept_out(envelope: Envelope, refusal: Refusal, seen: Seen, in_force: InForce
     """Return the denial of a call that the tool's facts put outside, whatever the rules would say.
 
     Past the loop breaker's limit it is LOOP_BROKEN, whether a resource is another tenant's or is not there:
-    whoever tries ids learns no more. A resource that is gone by this very step's effect is SPENT.
+    whoever tries ids learns no more, and the record says both. A resource that is gone by this very step's
+    effect is SPENT.
     """
     if refusal.reason is Reason.RESOURCE_UNKNOWN and moment.executed:
         return deny(envelope, Refusal(Reason.SPENT, refusal.detail), in_force, moment)
-    if seen.stop is not None:
-        return _stopped(envelope, seen.stop, in_force, moment)
+    stop = seen.stop
+    if stop is not None and stop.refusal.reason is Reason.LOOP_BROKEN:
+        both = replace(stop.refusal, detail=f"{stop.refusal.detail}; {refusal.reason}: {refusal.detail}")
+        return _stopped(envelope, replace(stop, refusal=both), in_force, moment)
     return deny(envelope, refusal, in_force, moment)
 
 

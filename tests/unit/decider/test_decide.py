@@ -210,6 +210,11 @@ def test_resource_that_is_gone_is_unknown_spent_by_this_very_step_or_no_longer_s
     assert said(gone, moment=ran)[0] is Reason.SPENT
     assert said(gone, looping) == said(other, looping)
     assert said(gone, looping)[0] is Reason.LOOP_BROKEN
+    on_record = kept_out(envelope, other, looping, in_force(), MOMENT).refusal
+    assert on_record is not None
+    assert on_record.detail == "6 denied calls; TENANT_MISMATCH: of t2"
+    unfit = Seen(Stop(Refusal(Reason.ARGUMENT_REFUSED, "an amount"), ()))
+    assert said(other, unfit)[0] is Reason.TENANT_MISMATCH
 
 
 def test_privileged_call_is_held_by_the_catalog_whatever_the_rules_say(tmp_path: Path) -> None:
