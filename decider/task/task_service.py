@@ -84,18 +84,16 @@ class TaskRegistry:
         in_force = self._in_force()
         if isinstance(in_force, Refusal):
             return in_force
-        while True:
-            now_ms = self._wall_ms()
-            found = await self._store.record(task_id, in_force.keys, now_ms)
-            if found is None or not may_register(peer, found[0].tenant, self._registrars):
-                return Refusal(Reason.REGISTRATION_REFUSED, "no task of this application's tenants")
-            task, seq = found
-            if not task.closed_at_ms:
-                task.closed_at_ms, task.closed_by = now_ms, peer
-                if not await self._store.write(task, seq):
-                    continue  # somebody else closed it
-            await self._tell(EventKind.TASK_CLOSED, task, peer, "closed")
-            return task
+        now_ms = self._wall_ms()
+        found = await self._store.record(task_id, in_force.keys, now_ms)
+        if found is None or not may_register(peer, found[0].tenant, self._registrars):
+            return Refusal(Reason.REGISTRATION_REFUSED, "no task of this application's tenants")
+        task = found[0]
+        if not task.closed_at_ms:
+            task.closed_at_ms, task.closed_by = now_ms, peer
+        await self._store.close(task)
+        await self._tell(EventKind.TASK_CLOSED, task, peer, "closed")
+        return task
 
     async def show(self, task_id: str, peer: str) -> task_pb2.Task | Refusal:
         """Return a task. Raises `StreamsError`."""

@@ -7,7 +7,8 @@ ledger rows) and the beacon. Its one user has an allow-list besides, and replies
 other user may read. The tool process has no credentials at all.
 
 The four hub users are our own services; their allow-lists limit a mistake or a stolen password, not a
-rewritten service. Streams belong to the hub; only `setup` may change them.
+rewritten service. Streams belong to the hub; only `setup` may change them, and only `setup` may write what is
+in force: the active record, its artifacts, delegations. Deciders write tasks, their starts, and holds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -126,8 +127,12 @@ def _hub_permissions(name: str, env: str) -> tuple[list[str], list[str]]:
         manage = [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "UPDATE") for stream in every]
         return [*info, *get, *manage, config], []
     if name == DECIDER:
+        records = f"licet.config.{env}"  # not `active`, artifacts and delegations: those are in force
         own = (
-            config,
+            f"{records}.task.*",
+            f"{records}.task.*.closed",
+            f"{records}.started.*",
+            f"{records}.hold.>",
             f"licet.budget.{env}.>",
             own_events,
             payloads,

@@ -12,6 +12,7 @@ import pytest
 from nats.aio.client import Client
 
 from licet.embedded.nats_accounts import service_subjects, sidecar_user
+from licet.refusal import Refusal
 from licet.streams import (
     CredentialsRefused,
     NatsSettings,
@@ -31,7 +32,9 @@ from licet.streams import (
     subject_ledger,
     subject_spend,
 )
-from licet.streams.api import call
+from licet.streams.api import call, read_last
+from licet.strict import strict_parse
+from licet.v1.beacon_pb2 import ActiveConfig
 from tests.worlds.mint import ENVIRONMENT
 from tests.worlds.nats import NatsWorld, hears
 
@@ -357,3 +360,49 @@ def _json(data: bytes) -> Any:
         return json.loads(data)
     except ValueError:
         return {}
+
+
+IN_FORCE = (
+    "licet.config.dev.active",
+    f"licet.config.dev.artifact.{'0' * 64}",
+    f"licet.config.dev.delegation.{'0' * 32}.link",
+    f"licet.config.dev.delegation.{'0' * 32}.revoked",
+)
+RECORDS = (
+    f"licet.config.dev.task.{'0' * 32}",
+    f"licet.config.dev.task.{'0' * 32}.closed",
+    f"licet.config.dev.started.{'0' * 32}",
+    f"licet.config.dev.hold.{'0' * 32}.{'1' * 32}.record",
+)
+
+
+async def test_a_deciders_credential_writes_nothing_that_is_in_force_and_setups_does(nats: NatsWorld) -> None:
+    decider = await Publisher.open(await nats.connect("decider"))
+    for subject in IN_FORCE:
+        with pytest.raises(StoreUnavailable, match="may not publish"):
+            await decider.publish(subject, b"x", timeout=60)
+    for subject in RECORDS:
+        await decider.publish(subject, b"x", timeout=60)
+    assert (await nats.subjects())[stream_config(ENVIRONMENT)] == set(RECORDS)
+    setup = await Publisher.open(await nats.connect("setup"))
+    for subject in IN_FORCE:
+        await setup.publish(subject, b"x", timeout=60)
+
+
+async def test_a_reply_subject_puts_no_older_record_in_force(nats: NatsWorld) -> None:
+    """Within the hub an ack goes wherever it is asked to; the server's own words are no record."""
+    setup = await Publisher.open(await nats.connect("setup"))
+    await setup.publish(IN_FORCE[0], b"older", timeout=60)
+    await setup.publish(IN_FORCE[0], b"newer", timeout=60)
+    decider = await nats.connect("decider")
+    get = json.dumps({"seq": 1}).encode()
+    await decider.publish(f"$JS.API.STREAM.MSG.GET.{stream_config(ENVIRONMENT)}", get, reply=IN_FORCE[0])
+    await decider.flush()
+    async with asyncio.timeout(60):
+        while len(await nats.messages(stream_config(ENVIRONMENT))) < 3:  # noqa: ASYNC110 - the server's doing
+            await asyncio.sleep(0.05)
+    last = await read_last(setup.nc, stream_config(ENVIRONMENT), IN_FORCE[0])
+    assert last is not None
+    assert last.data.startswith(b"{")  # which no decider takes for a record: it keeps what it has
+    parsed = strict_parse(ActiveConfig, last.data)
+    assert isinstance(parsed, Refusal)

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from decider.delegation.delegations import Registry, put_link, put_revoked
-from licet.embedded.nats_accounts import DECIDER, SETUP
+from licet.embedded.nats_accounts import SETUP
 from licet.refusal import Refusal
 from licet.statement import canonical
 from licet.streams import Publisher, connect, subject_delegation
@@ -232,7 +232,7 @@ async def test_wrong_words_are_told(desk: DelegationDesk) -> None:
 
 async def test_registry_takes_no_bytes_that_are_no_link_and_no_ring(desk: DelegationDesk) -> None:
     first = await desk.grant()
-    nc = await connect(desk.ground.nats.settings(DECIDER), "test")
+    nc = await connect(desk.ground.nats.settings(SETUP), "test")
     try:
         publisher, registry = await Publisher.open(nc), Registry(nc, ENV)
         signed = await registry.link(first)

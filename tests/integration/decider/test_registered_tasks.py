@@ -162,6 +162,29 @@ async def test_a_task_that_nats_made_up_is_no_task(two: tuple[House, House], gro
     await nc.close()
 
 
+async def test_an_older_record_of_a_closed_task_that_is_put_back_does_not_open_it(
+    two: tuple[House, House], ground: Ground
+) -> None:
+    await register(two[0])
+    nc = await connect(ground.nats.settings("decider"), "attacker")
+    publisher = await Publisher.open(nc)
+    [subject] = [name for name in await _subjects(nc) if name.startswith(f"licet.config.{ENV}.task.")]
+    opened = await read_last(nc, stream_config(ENV), subject)
+    assert opened is not None
+    close = task_pb2.CloseTaskRequest(task_id="task_901")
+    told = (await tasks_of(two[0]).CloseTask(close, metadata=((DEV_IDENTITY, APP),), timeout=20)).task
+    for again in (False, True):
+        await publisher.publish(subject, opened.data)
+        for house in two:
+            assert (await house.decide(task_id="task_901")).refusal.reason == "TASK_CLOSED"
+        if not again:
+            closed = await tasks_of(two[1]).CloseTask(close, metadata=((DEV_IDENTITY, OPS),), timeout=20)
+            assert (closed.task.closed_at_ms, closed.task.closed_by) == (told.closed_at_ms, APP)
+    await publisher.publish(f"{subject}.closed", b"whatever")
+    assert (await two[1].decide(task_id="task_901")).refusal.reason == "TASK_CLOSED"
+    await nc.close()
+
+
 async def _subjects(nc: Any) -> list[str]:
     info = await call(nc, f"STREAM.INFO.{stream_config(ENV)}", {"subjects_filter": ">"})
     return sorted(info["state"]["subjects"])

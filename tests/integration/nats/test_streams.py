@@ -296,7 +296,7 @@ async def test_what_waits_when_a_publisher_closes_is_told(nats: NatsWorld) -> No
 
 
 async def test_a_configuration_is_replaced_only_by_who_has_seen_it(nats: NatsWorld) -> None:
-    one = ConfigStore(await Publisher.open(await nats.connect("decider")), ENVIRONMENT)
+    one = ConfigStore(await Publisher.open(await nats.connect(SETUP)), ENVIRONMENT)
     two = ConfigStore(await Publisher.open(await nats.connect(SETUP)), ENVIRONMENT)
     config = ActiveConfig(version=1, environment=ENVIRONMENT, generation=1, bundle_version=1)
     assert await one.active() is None
@@ -313,7 +313,7 @@ async def test_a_configuration_is_replaced_only_by_who_has_seen_it(nats: NatsWor
 
 
 async def test_an_artifact_is_what_its_digest_says(nats: NatsWorld, mint: QuickMint) -> None:
-    publisher = await Publisher.open(await nats.connect("decider"))
+    publisher = await Publisher.open(await nats.connect(SETUP))
     store = ConfigStore(publisher, ENVIRONMENT)
     signed = mint.keyset_signed
     digest = await store.put_artifact(signed)
