@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +25,10 @@ _PLACEHOLDER: Final = re.compile(
     r"|null|none|undefined|true|false|string|token|password|username|secret)(?:[^a-z]|$)|x{5,}|\*{4,}|\.{4,}",
     re.IGNORECASE,
 )
+_DOCUMENTED: Final = re.compile(
+    r"(?i)example|placeholder|changeme|redacted|dummy|sample|insert|your[_-]|x{5,}|0?123456789|abcdefgh|deadbeef"
+)
+_BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _PLAIN_WORDS: Final = frozenset(
     {"password", "passwd", "pass", "pwd", "token", "secret", "user", "username", "apikey", "key", "api_key"}
 )
@@ -127,6 +132,31 @@ def _assigned(groups: tuple[str, ...]) -> bool:
     return secret_name(name) and credential(value)
 
 
+def _issued(groups: tuple[str, ...]) -> bool:
+    """Nothing that documentation writes in place of a key, and no alphabet."""
+    return not_placeholder(groups) and not _DOCUMENTED.search(groups[-1])
+
+
+def _issued_digits(groups: tuple[str, ...]) -> bool:
+    """Words of code joined by underscores hold no two digits."""
+    return _issued(groups) and sum(char.isdigit() for char in groups[-1]) >= 2
+
+
+def _wif(groups: tuple[str, ...]) -> bool:
+    """A private key of Bitcoin, by its four bytes of check sum (Base58Check)."""
+    number = 0
+    for char in groups[-1]:
+        number = number * 58 + _BASE58.index(char)
+    data = number.to_bytes((number.bit_length() + 7) // 8, "big")
+    return data[:1] == b"\x80" and sha256(sha256(data[:-4]).digest()).digest()[:4] == data[-4:]
+
+
+def _stellar(groups: tuple[str, ...]) -> bool:
+    """A secret seed of Stellar, by its CRC16-XModem."""
+    data = base64.b32decode(groups[-1])
+    return data[0] == 18 << 3 and binascii.crc_hqx(data[:-2], 0) == int.from_bytes(data[-2:], "little")
+
+
 def secret_name(name: str) -> bool:
     """Say whether a field so named holds a secret: `db_password`, `apiKey`; not `passwordFile`, `tokenId`."""
     words = [word.lower() for word in _WORD.findall(name)]
@@ -163,13 +193,17 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         "assigned": _assigned,
         "credential_value": _credential_value,
+        "issued": _issued,
+        "issued_digits": _issued_digits,
         "jwt": _jwt,
         "mixed_letters": _mixed_letters,
         "no_example_suffix": _no_example_suffix,
         "not_placeholder": not_placeholder,
         "not_word": _not_word,
+        "stellar": _stellar,
         "user_password": _user_password,
         "varied": _varied,
+        "wif": _wif,
     }
 )
 """Every check by the name that the rule file uses."""

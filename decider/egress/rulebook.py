@@ -20,6 +20,8 @@ import yaml
 from decider.egress import checksum, credential
 
 RULES_VERSION: Final = 1
+PACKAGED: Final = ("rules.yaml", "providers.yaml")
+"""The files of rules that licet brings along."""
 
 NAMES: Final = r"[A-Za-z0-9_.\- ]{0,40}"
 ASSIGNS: Final = r"[\"'`\]]{0,2}\s{0,5}(?:[:=?|!]{1,4}>?|=>|,|>)\s{0,5}[@\"'`(<]{0,2}"
@@ -102,14 +104,9 @@ class RuleBook:
         return tuple(sorted({rule.rule_id for rule in self.rules}))
 
 
-def read_rules(text: str) -> RuleBook:
-    """Read a rule file. Raises ValueError naming the rule that is at fault."""
-    source = yaml.safe_load(text)
-    if not isinstance(source, dict) or source.get("version") != RULES_VERSION:
-        raise ValueError(f"egress rules: `version: {RULES_VERSION}` is missing")
-    entries = [(Kind.SECRET, entry) for entry in source.get("secrets", ())]
-    entries += [(Kind.PERSONAL, entry) for entry in source.get("personal", ())]
-    rules = tuple(_rule(kind, entry) for kind, entry in entries)
+def read_rules(*texts: str) -> RuleBook:
+    """Read rule files as one book. Raises ValueError naming the rule that is at fault."""
+    rules = tuple(_rule(kind, entry) for text in texts for kind, entry in _entries(text))
     by_hint: dict[str, list[Rule]] = {}
     for rule in rules:
         for hint in rule.hints:
@@ -127,7 +124,17 @@ def read_rules(text: str) -> RuleBook:
 @cache
 def packaged() -> RuleBook:
     """Return the rules that licet brings along; read once."""
-    return read_rules(files("decider.egress").joinpath("rules.yaml").read_text("utf-8"))
+    return read_rules(*(files("decider.egress").joinpath(name).read_text("utf-8") for name in PACKAGED))
+
+
+def _entries(text: str) -> Iterator[tuple[Kind, dict[str, Any]]]:
+    """Yield the rules of a file; `check` at its head is that of its secrets that name none."""
+    source = yaml.safe_load(text)
+    if not isinstance(source, dict) or source.get("version") != RULES_VERSION:
+        raise ValueError(f"egress rules: `version: {RULES_VERSION}` is missing")
+    check = source.get("check", "not_placeholder")
+    yield from ((Kind.SECRET, {"check": check} | entry) for entry in source.get("secrets", ()))
+    yield from ((Kind.PERSONAL, entry) for entry in source.get("personal", ()))
 
 
 def _rule(kind: Kind, entry: dict[str, Any]) -> Rule:
@@ -135,7 +142,7 @@ def _rule(kind: Kind, entry: dict[str, Any]) -> Rule:
     unknown = sorted(entry.keys() - _KEYS)
     if unknown or not _RULE_ID.match(name):
         raise ValueError(f"egress rule `{name}`: unknown key or bad id {unknown}")
-    check = str(entry.get("check", "not_placeholder" if kind is Kind.SECRET else "any"))
+    check = str(entry.get("check", "any"))
     words = entry.get("words")
     return Rule(
         rule_id=name,
