@@ -64,7 +64,7 @@ class Decider:
         now_ms = clock.wall_ms()
         moment = Moment(clock.new_id(now_ms), now_ms)
         span = recording.span(telemetry.SPAN_DECIDE, kind=SpanKind.SERVER, attributes=RPC)
-        case = Case(self._parts, request, peer, moment, Track(recording, span))
+        case = Case(self._parts, request, peer, moment, track=Track(recording, span), flood=self.flood)
         try:
             refusal = await case.run(self._house)
         except Exception:
@@ -83,7 +83,7 @@ class Decider:
             span.set(telemetry.RPC_RESPONSE_STATUS_CODE, str(refusal.status))
             span.fail(str(refusal.reason))
             recording.keep()
-            await case.record_failure(refusal, self.flood)
+            await case.record_failure(refusal)
         return refusal
 
     async def visible(self, task_id: str, peer: str) -> ListVisibleMethodsResponse | Refusal:

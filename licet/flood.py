@@ -1,5 +1,8 @@
 """Refusals that come too fast to be told one by one: counted, and told once a second.
 
+Whoever is within its quota has a share of refusals that are told one by one, `Alone`; past it they are
+counted as well, so that no caller fills the record with its own refusals.
+
 Guaranteed: of one bucket and reason the first refusal is told at once, and no more than one event a second
 after it; the numbers told add up to the refusals, none invented; memory and events are bounded by
 `MAX_WINDOWS` whatever a flood claims, past it refusals are counted together under `OTHERS`. A number whose
@@ -22,6 +25,16 @@ MAX_WINDOWS: Final = 100
 
 OTHERS: Final = "others"
 """The bucket of those that are not told apart; no caller and no address has this name."""
+
+
+ALONE_BURST: Final = 1_000
+"""Refusals of one bucket that are told one by one at once …"""
+
+ALONE_PER_SECOND: Final = 5.0
+"""… and each second after it: 18,000 events an hour, whatever the bucket's quota."""
+
+MAX_ALONE: Final = 10_000
+"""Buckets whose share is remembered; past it, newcomers are counted until one has its whole share again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,45 @@ def _over(window: _Window, monotonic_ms: int) -> bool:
     return monotonic_ms - window.began_ms >= WINDOW_MS
 
 
+@dataclass(slots=True)
+class _Left:
+    number: float
+    at_ms: int
+
+
+class Alone:
+    """What may still be told one by one, by bucket. Does no I/O."""
+
+    def __init__(self, burst: int = ALONE_BURST, per_second: float = ALONE_PER_SECOND) -> None:
+        self._burst, self._per_ms = float(burst), per_second / 1_000
+        self._left: dict[str, _Left] = {}
+
+    def take(self, bucket: str, *, monotonic_ms: int) -> bool:
+        """Take one of a bucket's share; False where it is used up."""
+        left = self._left.get(bucket)
+        if left is None:
+            if len(self._left) >= MAX_ALONE:
+                self._forget(monotonic_ms)
+            if len(self._left) >= MAX_ALONE:
+                return False
+            left = self._left[bucket] = _Left(self._burst, monotonic_ms)
+        self._fill(left, monotonic_ms)
+        if left.number < 1:
+            return False
+        left.number -= 1
+        return True
+
+    def _fill(self, left: _Left, monotonic_ms: int) -> None:
+        earned = max(0, monotonic_ms - left.at_ms) * self._per_ms
+        left.number, left.at_ms = min(self._burst, left.number + earned), monotonic_ms
+
+    def _forget(self, monotonic_ms: int) -> None:
+        for bucket, left in list(self._left.items()):
+            self._fill(left, monotonic_ms)
+            if left.number >= self._burst:
+                del self._left[bucket]
+
+
 EventOf = Callable[[Count], tuple[EventKind, dict[str, Any]]]
 """Makes the event of a count."""
 
@@ -108,6 +160,11 @@ class FloodRecord:
     ) -> None:
         self._append, self._event_of, self._monotonic_ms = append, event_of, monotonic_ms
         self._counts = RefusalCounts()
+        self._alone = Alone()
+
+    def alone(self, bucket: str) -> bool:
+        """Take one of the refusals of `bucket` that are told one by one; False where they are used up."""
+        return self._alone.take(bucket, monotonic_ms=self._monotonic_ms())
 
     async def refused(self, bucket: str, reason: Reason, known: dict[str, Any]) -> None:
         """Count one refusal. `known` are the fields of this very call, for an event that tells of it alone.

@@ -348,11 +348,11 @@ class Door:
         Only a privileged call waits for the disk: of every other, a kill loses nothing, and a loss of power
         what neither disk nor JetStream had yet; its spend was acked before (docs/adr/0080).
         """
-        crowded = self._parts.journal.crowded and kind is EventKind.DOOR_REFUSED and not call.record.attempt
-        if isinstance(reply, Refused) and (call.over_quota or crowded):
+        if isinstance(reply, Refused) and kind is EventKind.DOOR_REFUSED and not call.record.attempt:
             bucket = bucket_of(call.request.peer, call.request.origin)
-            await self._flood.refused(bucket, reply.refusal.reason, fields)
-            return
+            if call.over_quota or self._parts.journal.crowded or not self._flood.alone(bucket):
+                await self._flood.refused(bucket, reply.refusal.reason, fields)
+                return
         permit = call.record.permit
         if permit is not None and permit.method.call_class is CallClass.PRIVILEGED:
             await self._parts.journal.append(kind, **fields)

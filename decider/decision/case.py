@@ -32,9 +32,9 @@ from decider.decision.facts_reader import read_facts
 from decider.decision.flags import flagged
 from decider.decision.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
 from decider.decision.mint import PERMITTING, mint
-from decider.decision.modify import EDIT_RULE, Edited, changes_of, narrowed
+from decider.decision.modify import Edited, changes_by, narrowed
 from decider.decision.parts import Parts, Track
-from decider.decision.record import KINDS, asked_fields, failure_event, verdict_event
+from decider.decision.record import KINDS, MANY_DENIALS, asked_fields, failure_event, verdict_event
 from decider.decision.rounds import Standing, standing_of
 from decider.decision.verdict import Facts, Moment, Verdict, deny
 from decider.in_force.in_force import InForce
@@ -53,8 +53,8 @@ from licet.journal import Sealing, SpoolError
 from licet.log import log
 from licet.refusal import Reason, Refusal
 from licet.streams import StreamsError
-from licet.v1.bundle_pb2 import FieldChange
 from licet.v1.decider_pb2 import DecideRequest, DecideResponse
+from licet.v1.decision_pb2 import DECISION_TYPE_DENY
 
 logger = logging.getLogger(__name__)
 
@@ -74,10 +74,19 @@ MAX_CONFIGURATION_AGE_MS: Final = 5_000
 class Case:
     """One request on its way; made for one call of `Decider.decide`."""
 
-    def __init__(self, parts: Parts, request: DecideRequest, peer: str, moment: Moment, track: Track) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        request: DecideRequest,
+        peer: str,
+        moment: Moment,
+        *,
+        track: Track,
+        flood: FloodRecord,
+    ) -> None:
         self.parts, self.request, self.peer = parts, request, peer
         self.moment = moment.at(track.span.context.traceparent)
-        self.track = track
+        self.track, self.flood = track, flood
         self.envelope: Envelope | None = None
         self.k_tool = b""
         self.seen: Seen = NOTHING_SEEN
@@ -122,7 +131,7 @@ class Case:
         """Decide the narrowed call in full: rules narrow it once, people as often as they edit."""
         effective, changed, rule_ids = asked, set[str](), tuple[str, ...]()
         for _ in range(MAX_NARROWINGS):
-            changes, by = _changes(why, in_force, asked)
+            changes, by = changes_by(why, in_force, asked)
             rule_ids = tuple(dict.fromkeys((*rule_ids, *by)))
             narrower = narrowed(effective, changes, house)
             if isinstance(narrower, Refusal):
@@ -331,6 +340,9 @@ class Case:
 
     async def _answer(self, verdict: Verdict, source: Envelope | Refused) -> DecideResponse | Refusal:
         """10: sign, store the event, and only then answer."""
+        denied = verdict.decision.decision == DECISION_TYPE_DENY
+        if denied and not self.flood.alone(verdict.decision.caller):
+            return Refusal(Reason.QUOTA_EXCEEDED, MANY_DENIALS)
         signed = mint(verdict.decision, self.parts.key)
         kind, fields = verdict_event(verdict, source, self.k_tool, self._beside(verdict))
         fields["trace_id"] = self.track.span.context.trace_id
@@ -372,25 +384,17 @@ class Case:
         message = await asyncio.to_thread(recorded_input, *known) if large else recorded_input(*known)
         return self.parts.sealer.sealing(message, key, crowded=self.parts.journal.crowded)
 
-    async def record_failure(self, refusal: Refusal, flood: FloodRecord) -> None:
+    async def record_failure(self, refusal: Refusal) -> None:
         """Put `decision.failed` into the spool; an answer of UNAVAILABLE must not wait for NATS."""
         asked = asked_of(self.request, self.peer, self.parts.house)
         kind, fields = failure_event(asked, self.envelope, refusal, self.moment.decision_id, self.k_tool)
         fields |= {"trace_id": self.track.span.context.trace_id, "span_id": self.track.span.context.span_id}
         try:
-            if self.parts.journal.crowded:  # the rest of the spool is for decisions
-                await flood.refused(self.peer, refusal.reason, fields)
+            many = refusal.detail == MANY_DENIALS or not self.flood.alone(self.peer)
+            if many or self.parts.journal.crowded:  # the rest of the spool is for decisions
+                await self.flood.refused(self.peer, refusal.reason, fields)
             else:
                 sealing = await self._sealing(refusal, self.envelope, fields) if self.envelope else None
                 await self.parts.journal.append(kind, sealing=sealing, **fields)
         except (StreamsError, SpoolError) as error:
             log(logger, logging.ERROR, "decide.failure_not_recorded", detail=str(error)[:300])
-
-
-def _changes(
-    why: Narrowable | Edited, in_force: InForce, asked: Envelope
-) -> tuple[tuple[FieldChange, ...], tuple[str, ...]]:
-    """Return what is to be changed, and the rule ids under which that stands."""
-    if isinstance(why, Edited):
-        return why.changes, (EDIT_RULE,)
-    return changes_of(why.rule_ids, in_force.bundle.terms, asked.method.path), why.rule_ids

@@ -14,6 +14,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import EncodeError, Message
 
 from decider.decision.envelope import Envelope, House, content_of
+from decider.in_force.in_force import InForce
+from decider.policy.cedar import Narrowable
 from decider.policy.terms import Terms
 from licet.call import Arguments, Plan
 from licet.catalog.method import MASK
@@ -189,3 +191,12 @@ def _set(scalar: Scalar) -> int | str | bool | bytes:
         raise _Unfit("a value that is none")
     value: int | str | bool | bytes = getattr(scalar, kind)
     return value
+
+
+def changes_by(
+    why: Narrowable | Edited, in_force: InForce, asked: Envelope
+) -> tuple[tuple[FieldChange, ...], tuple[str, ...]]:
+    """Return what is to be changed, and the rule ids under which that stands."""
+    if isinstance(why, Edited):
+        return why.changes, (EDIT_RULE,)
+    return changes_of(why.rule_ids, in_force.bundle.terms, asked.method.path), why.rule_ids

@@ -28,6 +28,10 @@ KINDS: Final = {
 """Kind and word of each decision."""
 
 
+MANY_DENIALS: Final = "too many calls of this caller are denied"
+"""Why what would be denied is not decided: past its caller's share nobody could look a denial up."""
+
+
 def decision_fields(decision: Decision) -> dict[str, Any]:
     """Return the event fields that every decision has; the resource is for who knows how it may be shown."""
     return {

@@ -6,6 +6,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from licet.flood import Alone
 from licet.identity import TRUST_DOMAIN_DEV, sidecar_id
 from licet.refusal import Refusal
 from licet.statement import PayloadType, verify
@@ -213,6 +214,31 @@ async def test_flood_uses_up_its_own_callers_quota_before_any_work(ground: Groun
         assert {event.caller for event in told} == {REFUND_BOT}
         assert sum(int(event.detail.split()[0]) for event in told) == 6
         assert len(told) <= 3
+    finally:
+        await house.close()
+
+
+async def test_denials_past_a_callers_share_are_counted_and_what_is_allowed_goes_on(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller within its quota once filled the audit stream with its own denials."""
+    monkeypatch.setattr(Alone.__init__, "__defaults__", (2, 0.0001))
+    house = await furnish(ground)
+    try:
+        for number in range(2):
+            denied = await house.decide(method="/fin.v1.Finance/None", call_id=f"d{number}")
+            assert denied.refusal.reason == "METHOD_UNKNOWN"
+        for number in range(2, 5):
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await house.decide(method="/fin.v1.Finance/None", call_id=f"d{number}")
+            assert reason_of(error.value) == "QUOTA_EXCEEDED"
+        assert (await house.decide(call_id="lawful")).decision == DECISION_TYPE_ALLOW
+        async with asyncio.timeout(60):
+            while True:
+                told = [event for event in await house.events() if event.reason == "QUOTA_EXCEEDED"]
+                if sum(int(event.detail.split()[0]) for event in told) == 3:
+                    break
+                await asyncio.sleep(0.1)
     finally:
         await house.close()
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.event import EventKind
-from licet.flood import MAX_WINDOWS, OTHERS, Count, FloodRecord, RefusalCounts
+from licet.flood import MAX_ALONE, MAX_WINDOWS, OTHERS, Alone, Count, FloodRecord, RefusalCounts
 from licet.refusal import Reason
 
 QUOTA = Reason.QUOTA_EXCEEDED
@@ -134,3 +134,18 @@ def test_what_a_full_spool_refuses_is_told_with_the_next() -> None:
 
     asyncio.run(run())
     assert sorted(e["detail"] for e in spool.events) == ["2 calls of `a` refused", "2 calls of `b` refused"]
+
+
+def test_a_callers_own_refusals_are_told_one_by_one_up_to_its_share() -> None:
+    alone = Alone(burst=3, per_second=2)
+    assert [alone.take("flood", monotonic_ms=0) for _ in range(5)] == [True] * 3 + [False] * 2
+    assert alone.take("other", monotonic_ms=0), "another's share is its own"
+    assert [alone.take("flood", monotonic_ms=500) for _ in range(2)] == [True, False]
+    assert sum(alone.take("flood", monotonic_ms=60_000) for _ in range(9)) == 3
+
+
+def test_a_flood_under_very_many_names_is_counted_until_a_share_is_whole_again() -> None:
+    alone = Alone(burst=1, per_second=1)
+    assert all(alone.take(str(name), monotonic_ms=0) for name in range(MAX_ALONE))
+    assert not alone.take("one more", monotonic_ms=0)
+    assert alone.take("one more", monotonic_ms=1_000)

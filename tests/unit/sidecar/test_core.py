@@ -10,6 +10,7 @@ import pytest
 import sidecar.core
 from licet.catalog.method import MASK
 from licet.event import EventKind
+from licet.flood import Alone
 from licet.metadata import APPROVAL, PERMIT
 from licet.permit import Presented
 from licet.refusal import Reason, Refusal
@@ -78,6 +79,21 @@ async def test_an_anonymous_flood_from_new_ports_is_one_bucket_and_one_event_a_s
     ]
     other = request(REFUND, b"", peer="", origin="ipv4:192.0.2.8:1")
     assert reason(await world.door.handle(other)) == "NO_PERMIT"
+
+
+async def test_refusals_within_a_quota_are_told_one_by_one_up_to_a_share_and_then_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Alone.__init__, "__defaults__", (2, 0.001))
+    world.door = world.make_door()
+    for _ in range(7):
+        assert reason(await world.call()) == "NO_PERMIT"
+    world.clock.monotonic += 1_000
+    await world.door.tell()
+    told = [fields.get("detail", "") for _, fields in world.journal.events]
+    assert told[2:] == [f"1 call of `{AGENT}` refused", f"4 calls of `{AGENT}` refused"]
+    assert not any(detail.endswith("refused") for detail in told[:2])
+    assert isinstance(await world.call(world.mint.permit()), Answered), "what passes is no refusal"
 
 
 async def test_the_last_second_of_a_flood_is_told_when_the_door_closes(world: World) -> None:
