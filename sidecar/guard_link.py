@@ -12,6 +12,7 @@ from typing import Final
 import grpc
 from grpc import aio
 
+from licet.catalog import Catalog
 from licet.log import log
 from licet.v1 import guard_pb2, guard_pb2_grpc
 from sidecar.knowledge import Known
@@ -23,6 +24,9 @@ BEACON_TIMEOUT_S: Final = 0.5
 
 NO_GUARD_RETRY_S: Final = 30.0
 """Until a tool that said UNIMPLEMENTED is asked again."""
+
+NO_GUARD: Final = "the tool has no guard, and its catalog has guarded methods"
+"""What `/ready` says of a tool that lost its guard."""
 
 OUTBOX_TIMEOUT_S: Final = 5.0
 FENCE_TIMEOUT_S: Final = 10.0
@@ -38,6 +42,7 @@ class GuardLink:
     def __init__(self, channel: aio.Channel) -> None:
         self._stub: guard_pb2_grpc.GuardServiceAsyncStub = guard_pb2_grpc.GuardServiceStub(channel)
         self._absent_until = 0.0
+        self._missing = False
         self.trouble = "the guard has no beacon yet"
         """Why the guard does not hold the newest beacon; empty when it does."""
 
@@ -45,6 +50,18 @@ class GuardLink:
     def absent(self) -> bool:
         """Whether the tool said that it has no guard."""
         return time.monotonic() < self._absent_until
+
+    def reason(self, catalog: Catalog | None) -> str:
+        """Return why the guard is not ready for the methods of `catalog`; empty when it is.
+
+        A tool that needs no guard may have none; one whose guard was left out refuses nothing by itself.
+        """
+        if not self._missing:
+            return self.trouble
+        methods = () if catalog is None else catalog.methods.values()
+        if any(version.guarded for method in methods for version in method.all()):
+            return NO_GUARD
+        return ""
 
     async def hand_over(self, known: Known) -> None:
         """Give the guard a beacon, and what it points at when the guard lacks that; never raises."""
@@ -54,6 +71,7 @@ class GuardLink:
         answer = await self._beacon(request)
         if answer is None:
             return
+        self._missing = False
         if not _holds(answer, known):
             request.keyset.CopyFrom(known.keyset_signed)
             if known.revocations_signed is not None:
@@ -86,6 +104,7 @@ class GuardLink:
     def _failed(self, error: aio.AioRpcError) -> None:
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             self._absent_until = time.monotonic() + NO_GUARD_RETRY_S
+            self._missing = True
             self._note("")
             return
         self._note(f"the guard does not answer: {error.code().name}")

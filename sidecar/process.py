@@ -159,7 +159,7 @@ class Sidecar:
             "beacon": _beacon_reason(age_ms, self._trouble()),
             "store": self._store_reason(),
             "tool": "" if self._tool.reachable else "no connection to the tool's socket",
-            "guard": "" if self._guard.absent else self._guard.trouble,
+            "guard": self._guard.reason(known.catalog if known is not None else None),
             "spool": "the event spool is full" if self._journal.full else "",
             "door": "draining" if self._draining else self.broken,
         }

@@ -19,7 +19,7 @@ from licet.v1 import catalog_pb2, decision_pb2, spend_pb2
 from licet.v1.statement_pb2 import Signed
 from tests.worlds import http2
 from tests.worlds.mint import AGENT, OTHER_AGENT, SEARCH
-from tests.worlds.rig import Rig, answer_of
+from tests.worlds.rig import Rig, answer_of, well
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("sidecar_plain_tool")]
 
@@ -156,7 +156,7 @@ async def test_a_stream_that_its_tool_cuts_is_unknown(rig: Rig) -> None:
     assert await door_event(rig) == ("door.passed", "", "UNKNOWN")
     assert await recorded(rig, permit, 1) == ["reserve"]
     await asyncio.to_thread(rig.start_tool)
-    await rig.until(lambda: not any(rig.sidecars[0].reasons().values()), within_s=60)
+    await rig.until(lambda: well(rig.sidecars[0]), within_s=60)
     assert await whole(rig, body, permit) == ([], "SPENT"), "nobody sends it again"
 
 
