@@ -27,7 +27,7 @@ WHOLE: Final = "*"
 """The path of what was found only across several fields."""
 FIELD_RULE: Final = "secret-field"
 """The rule of a value that looks like a credential in a field that is named for one."""
-MIN_CHARACTERS: Final = 7
+MIN_CHARACTERS: Final = 6
 """Shorter texts hold nothing that a rule looks for; together with others they are read all the same."""
 MAX_TRIES: Final = 2_000
 """How many finds of one rule in one reading are checked; more, and the call is `unchecked`."""
@@ -161,7 +161,7 @@ def _found(book: RuleBook, readings: Readings, text: str, path: str, pieces: str
     findings: set[Finding] = set()
     for reading in readings.of(text, pieces):
         encoded = reading.text.encode("utf-8", "replace")
-        for rule in book.worth_trying(reading.text, joined=reading.joined):
+        for rule in book.worth_trying(reading.text, joined=reading.joined, path=path):
             if rule.is_phone:
                 kind, whole = phones(reading.text, path)
             else:

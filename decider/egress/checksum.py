@@ -6,8 +6,10 @@ check takes the find as it stood in the text and never raises.
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -29,10 +31,11 @@ from stdnum.fi import hetu
 from stdnum.fr import nir
 from stdnum.gb import nhs
 from stdnum.gr import amka
+from stdnum.hu import anum
 from stdnum.ie import pps
 from stdnum.il import idnr as il_idnr
 from stdnum.iso7064 import mod_11_10
-from stdnum.it import codicefiscale
+from stdnum.it import codicefiscale, iva
 from stdnum.mx import curp
 from stdnum.nl import bsn
 from stdnum.no import fodselsnummer
@@ -49,6 +52,9 @@ Check = Callable[[str], bool]
 _CARD_LENGTHS: Final = {"3": (14, 15), "4": (13, 16, 19), "5": (16,), "6": (16, 17, 18, 19), "2": (16,)}
 _NOT_ISSUED: Final = frozenset({"000", "666"})
 _NINO_NOT_ISSUED: Final = frozenset({"BG", "GB", "KN", "NK", "NT", "TN", "ZZ"})
+_VIN_VALUES: Final = dict(
+    zip("0123456789ABCDEFGHJKLMNPRSTUVWXYZ", map(int, "012345678912345678123457923456789"), strict=True)
+)
 _NIF_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
 _HETU_CENTURIES: Final = {"B": "A", "C": "A", "D": "A", "E": "A", "F": "A"} | dict.fromkeys("YXWVU", "-")
 
@@ -163,6 +169,13 @@ def _it_fiscal_code(found: str) -> bool:
     return bool(codicefiscale.calc_check_digit(packed[:-1]) == packed[-1])
 
 
+def _kr_brn(found: str) -> bool:
+    """A Korean firm's number: nine weighed digits, the tens of the ninth's product once more."""
+    digits = [int(char) for char in digits_of(found)]
+    total = _weighed(digits, (1, 3, 7, 1, 3, 7, 1, 3, 5)) + digits[8] * 5 // 10
+    return len(set(digits)) > 1 and -total % 10 == digits[9]
+
+
 def _kr_rrn(found: str) -> bool:
     number = digits_of(found)
     return int(number[7:9]) <= 96  # the registering district
@@ -214,6 +227,67 @@ def _personnummer(found: str) -> bool:
     return bool(personnummer.is_valid(found)) and found[-10:].strip("-+") != ""
 
 
+def _weighed(digits: Iterable[int], weights: Iterable[int]) -> int:
+    return sum(digit * weight for digit, weight in zip(digits, weights, strict=False))
+
+
+def _icao(found: str) -> bool:
+    """The last digit is the check digit of ICAO 9303 over the rest, and not all are letters."""
+    body = found[:-1].upper()
+    total = _weighed((int(char, 36) for char in body), (7, 3, 1) * 3)
+    return any(char.isdigit() for char in body) and total % 10 == int(found[-1])
+
+
+def _digits(found: str) -> bool:
+    return sum(char.isdigit() for char in found) >= 3
+
+
+def _de_kvnr(found: str) -> bool:
+    """A health insurance number: the letter as two digits, each second one doubled, digit sums."""
+    number = f"{ord(found[0].upper()) - 64:02d}{found[1:]}"
+    total = sum(sum(divmod(int(d) * (1 + place % 2), 10)) for place, d in enumerate(number[:-1]))
+    return total % 10 == int(number[-1])
+
+
+def _de_lanr(found: str) -> bool:
+    """A physician's number: six digits weighed 4 and 9, what is missing to a ten, two of the field."""
+    return len(set(found)) > 1 and -_weighed(map(int, found[:6]), (4, 9) * 3) % 10 == int(found[6])
+
+
+def _snils(found: str) -> bool:
+    number = digits_of(found)
+    total = _weighed(map(int, number[:9]), range(9, 0, -1)) % 101
+    return len(set(number)) > 1 and total % 100 == int(number[9:])
+
+
+def _vin(found: str) -> bool:
+    """A vehicle's number by ISO 3779 with the check digit of North America; letters and digits both."""
+    values = [_VIN_VALUES[char] for char in found.upper()]
+    rest = _weighed(values, (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)) % 11
+    return found[8].upper() == "0123456789X"[rest] and 2 <= sum(map(str.isalpha, found)) <= 12
+
+
+def _it_iva(found: str) -> bool:
+    number = digits_of(found)
+    return len(set(number)) > 1 and bool(iva.is_valid(number))
+
+
+def _hu_anum(found: str) -> bool:
+    return bool(anum.is_valid(digits_of(found)[:8]))
+
+
+@cache
+def named(name: str) -> Check | None:
+    """Return the check of that name, or `stdnum.xx.yy`'s; None where there is none."""
+    if not re.fullmatch(r"stdnum(?:\.[a-z_]{2,12}){1,2}", name):
+        return CHECKS.get(name)
+    try:
+        module = import_module(name)
+    except ImportError:
+        return None
+    return _stdnum(module) if hasattr(module, "validate") else None
+
+
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         "any": lambda _: True,
@@ -226,17 +300,26 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "bitcoin": _stdnum(bitcoin),
         "ca_sin": _ca_sin,
         "card": _card,
+        "de_kvnr": _de_kvnr,
+        "de_lanr": _de_lanr,
         "de_social_security": _de_social_security,
         "de_tax_id": _de_tax_id,
+        "digits": _digits,
         "es_nie": _stdnum(nie),
         "es_nif": _es_nif,
         "fi_hetu": _fi_hetu,
+        "hu_anum": _hu_anum,
         "iban": _iban,
+        "icao": _icao,
         "ip": _ip,
+        "it_iva": _it_iva,
         "it_fiscal_code": _it_fiscal_code,
+        "kr_brn": _kr_brn,
         "kr_rrn": _kr_rrn,
         "mac": _mac,
         "pl_pesel": _stdnum(pesel),
+        "snils": _snils,
+        "vin": _vin,
         "se_personnummer": _personnummer,
         "th_citizen": _th_citizen,
         "tr_national_id": _stdnum(tckimlik),

@@ -20,7 +20,7 @@ import yaml
 from decider.egress import checksum, credential
 
 RULES_VERSION: Final = 1
-PACKAGED: Final = ("rules.yaml", "providers.yaml")
+PACKAGED: Final = ("rules.yaml", "providers.yaml", "numbers.yaml")
 """The files of rules that licet brings along."""
 
 NAMES: Final = r"[A-Za-z0-9_.\- ]{0,40}"
@@ -41,7 +41,10 @@ _KEYS: Final = frozenset(
 )
 _MIN_CASED_NAME: Final = 4
 _RULE_ID: Final = re.compile(r"[a-z0-9_-]{2,40}\Z")
-_DIGITS: Final = re.compile(r"(?:[0-9][^0-9]{0,3}){4}|[0-9A-Fa-f:]{2}:[0-9A-Fa-f:]|::")
+_DIGITS: Final = re.compile(
+    r"(?:[0-9][^0-9]{0,3}){4}|[0-9A-Fa-f:]{2}:[0-9A-Fa-f:]|::"
+    r"|[A-Za-z][- ]?[0-9]{1,3}[- ]?[A-Za-z]|[0-9][A-Z]{2}"
+)
 """What a text must have before the numbers that people bear are looked for."""
 PHONE: Final = "phone"
 """The check that finds by itself: telephone numbers have no one pattern."""
@@ -83,9 +86,12 @@ class RuleBook:
     _always: tuple[Rule, ...]
     _numbers: tuple[Rule, ...]
 
-    def worth_trying(self, text: str, *, joined: bool) -> Iterator[Rule]:
-        """Yield the rules that may find something: one of their hints occurs, or they have none."""
-        lowered = text.lower()
+    def worth_trying(self, text: str, *, joined: bool, path: str = "") -> Iterator[Rule]:
+        """Yield the rules that may find something: one of their hints occurs, or they have none.
+
+        A rule that needs a word near, in the text or the field's name, has its words for hints.
+        """
+        lowered = f"{text}\n{path.replace('_', ' ')}".lower()
         tried: set[int] = set()
         for hint, rules in self._by_hint:
             if hint in lowered:
@@ -149,7 +155,7 @@ def _rule(kind: Kind, entry: dict[str, Any]) -> Rule:
         kind=kind,
         pattern=None if check == PHONE else _compiled(name, _pattern(kind, entry)),
         pattern_joined=None if check == PHONE else _compiled(name, _pattern(kind, entry | {"bound": False})),
-        hints=tuple(entry.get("hints") or (each.lower() for each in entry.get("names", ()))),
+        hints=tuple(str(hint).lower() for hint in _hints(entry, words)),
         check=_check(name, kind, check),
         entropy=float(entry.get("entropy", 0)),
         joined=bool(entry.get("joined", "names" not in entry)) and kind is Kind.SECRET,
@@ -157,6 +163,11 @@ def _rule(kind: Kind, entry: dict[str, Any]) -> Rule:
         only_with_words=bool(entry.get("only_with_words", False)),
         is_phone=check == PHONE,
     )
+
+
+def _hints(entry: Mapping[str, Any], words: list[str] | None) -> list[str]:
+    needed = words if words and entry.get("only_with_words") else []
+    return entry.get("hints") or entry.get("names") or needed
 
 
 def _pattern(kind: Kind, entry: Mapping[str, Any]) -> str:
@@ -199,7 +210,7 @@ def _check(name: str, kind: Kind, check: str) -> Callable[[tuple[str, ...]], boo
         if known is None:
             raise ValueError(f"egress rule `{name}`: no check is called `{check}`")
         return known
-    number = checksum.CHECKS.get("any" if check == PHONE else check)
+    number = checksum.named("any" if check == PHONE else check)
     if number is None:
         raise ValueError(f"egress rule `{name}`: no check is called `{check}`")
     return lambda groups: number(groups[-1])
