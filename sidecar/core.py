@@ -21,17 +21,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from licet.call import MAX_REQUEST_BYTES, left_out_mark
 from licet.event import EventKind, uuid7
 from licet.flood import FloodRecord
 from licet.intake import bucket_of
 from licet.log import log, of_trace
 from licet.metadata import APPROVAL, CALL_ID, PERMIT
-from licet.permit import DoorState, Permit, Presented, examine
+from licet.permit import DoorState, Permit, Presented, examine, still_holds
 from licet.refusal import Reason, Refusal
 from licet.tier import CallClass
 from licet.tracing import Tracing
-from sidecar.exchange import Answered, Pairs, Refused, Reply, Request, ToolAnswer
+from sidecar.exchange import Answered, Pairs, Refused, Reply, Request, ToolAnswer, sized
 from sidecar.mask import masked
 from sidecar.outcome import Outcome, outcome_of
 from sidecar.parts import (
@@ -49,6 +48,7 @@ from sidecar.parts import (
 )
 from sidecar.quota import Quota
 from sidecar.record import Record, door_event, flood_event
+from sidecar.status import CODES
 from sidecar.trace import DoorTrace
 
 LOG: Final = logging.getLogger(__name__)
@@ -102,12 +102,7 @@ class Call:
 
 
 class Door:
-    """Enforces decisions for one tool.
-
-    Args:
-        parts: What it stands on.
-        limits: How long it waits.
-    """
+    """Enforces decisions for one tool, on `parts`, waiting no longer than `limits`."""
 
     def __init__(self, parts: Parts, limits: Limits | None = None) -> None:
         self._parts = parts
@@ -180,7 +175,7 @@ class Door:
             return Refused(refusal=Refusal(Reason.METHOD_UNKNOWN))
         if versions.current.client_streaming:
             return Refused(refusal=Refusal(Reason.CLIENT_STREAMING))
-        body = await _sized(request, state.k_tool)  # 1, size
+        body = await sized(request, state.k_tool)  # 1, size
         if isinstance(body, Refusal):
             return Refused(refusal=body)
         presented = await self._presented(call, state, body)
@@ -245,8 +240,9 @@ class Door:
                 reserved = await self._parts.spend.reserve(
                     permit, attempt=attempt
                 )  # 12: the linearisation point
-            if isinstance(reserved, Refusal):
-                return Refused(refusal=reserved, trailers=call.trailers)
+            late = reserved if isinstance(reserved, Refusal) else self._late(call, permit)
+            if late is not None:
+                return Refused(refusal=late, trailers=call.trailers)
         forward = Forward(
             permit=permit,
             attempt=attempt,
@@ -258,6 +254,18 @@ class Door:
         answer = await self._parts.tool.call(forward)  # 13: the only line that calls the tool
         call.trace.answered(answer)
         return self._settle(call, permit, answer)
+
+    def _late(self, call: Call, permit: Permit) -> Refusal | None:
+        """What came while the store was waited for counts: the step is used up, and had no effect."""
+        state, clock = self._parts.beacons.state(), self._parts.clock
+        assert state is not None, "what was known once is never unknown again"
+        refusal = still_holds(permit, state, now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
+        if refusal is not None:
+            outcome = Outcome.FAILED_NO_EFFECT
+            call.record.outcome = outcome.value
+            code = CODES[refusal.status]
+            self._parts.spend.outcome(permit, attempt=call.record.attempt, outcome=outcome, status_code=code)
+        return refusal
 
     async def _hindrance(self, call: Call, permit: Permit) -> Refusal | None:
         """What would waste a step: nobody waits, no event could be kept, no tool is there."""
@@ -292,7 +300,7 @@ class Door:
         """Close a round for the reconciler; nobody else, and nothing else of the guard's service."""
         if call.request.peer != self._parts.reconciler:
             return Refused(refusal=Refusal(Reason.NO_PERMIT, detail="only the reconciler may fence"))
-        body = await _sized(call.request, b"")
+        body = await sized(call.request, b"")
         if isinstance(body, Refusal):
             return Refused(refusal=body)
         fenced = await self._parts.fences.fence(body)
@@ -390,11 +398,3 @@ class Door:
 
     def _new_call_id(self) -> str:
         return uuid7(self._parts.clock.now_ms(), self._parts.nonce(10))
-
-
-async def _sized(request: Request, k_tool: bytes) -> bytes | Refusal:
-    """Return the body of a call; of one too large, its size and digest are all that is kept."""
-    body = await request.receive()
-    if isinstance(body, Refusal) or len(body) <= MAX_REQUEST_BYTES:
-        return body
-    return Refusal(Reason.TOO_LARGE, detail=await asyncio.to_thread(left_out_mark, body, k_tool))

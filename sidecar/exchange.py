@@ -5,13 +5,15 @@ Guaranteed: nothing here knows gRPC, HTTP or MCP. A transport turns its own call
 by the transport, before it got here.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from licet.call import MAX_REQUEST_BYTES, left_out_mark
 from licet.metadata import CALL_ID
-from licet.refusal import Refusal
+from licet.refusal import Reason, Refusal
 
 Pairs: TypeAlias = tuple[tuple[str, str | bytes], ...]
 """Metadata as it travelled: a multi-map in order; keys ending in `-bin` have bytes, all others text."""
@@ -126,3 +128,11 @@ class Refused:
 
 Reply: TypeAlias = Answered | Refused
 """How a call ends for its caller."""
+
+
+async def sized(request: Request, k_tool: bytes) -> bytes | Refusal:
+    """Return the body of a call; of one too large, its size and digest are all that is kept."""
+    body = await request.receive()
+    if isinstance(body, Refusal) or len(body) <= MAX_REQUEST_BYTES:
+        return body
+    return Refusal(Reason.TOO_LARGE, detail=await asyncio.to_thread(left_out_mark, body, k_tool))

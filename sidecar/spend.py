@@ -241,6 +241,12 @@ class SpendClient:
         msg_id = secrets.token_hex(16)
         open_tries, last = 0, ""
         while (left_s := (ends_ms - self._now_ms()) / 1_000) > 0:
+            held = self._beacon() if open_tries else None
+            hindrance = self._hindrance(held.beacon) if held is not None else None
+            if hindrance is not None:  # the connection was lost meanwhile: the store may be a restored one
+                last = hindrance.detail
+                await asyncio.sleep(min(PAUSE_S, left_s))
+                continue
             try:
                 ack = await self._publisher.publish(subject, body, msg_id=msg_id, timeout=min(TRY_S, left_s))
             except StoreRefused as refused:

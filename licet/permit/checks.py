@@ -278,3 +278,18 @@ def examine(presented: Presented, door: DoorState, *, now_ms: int, monotonic_ms:
         if refusal is not None:
             return replace(refusal, step=step_of(check))
     return case.permit()
+
+
+def still_holds(permit: Permit, door: DoorState, *, now_ms: int, monotonic_ms: int) -> Refusal | None:
+    """Return why a permit that was examined before does not hold any more, or None: checks 8 and 9 again.
+
+    For whoever waited since: what came meanwhile counts as if it had been there before.
+    """
+    presented = Presented(permit.decision.method, (), (), b"", permit.decision.caller)
+    case = Case(presented, door, now_ms, monotonic_ms)
+    case.decision, case.signed, case.method = permit.decision, permit.signed, permit.method
+    for check in (check_08_time, check_09_beacon, check_09_revocations):
+        refusal = check(case)
+        if refusal is not None:
+            return replace(refusal, step=step_of(check))
+    return None

@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from licet.flood import Alone
 from licet.metadata import APPROVAL, PERMIT
 from licet.permit import Presented
 from licet.refusal import Reason, Refusal
+from licet.revocation import RevocationKind, Revocations
 from sidecar.exchange import Answered, Refused, ToolAnswer
 from sidecar.parts import Denied, Fenced, Obtained
 from sidecar.quota import Quota
 from tests.unit.sidecar.conftest import RECONCILER, World, reason
 from tests.worlds import permit as permits
 from tests.worlds.fakes import request
-from tests.worlds.mint import AGENT, GET_ORDER, OTHER_AGENT, REFUND, refund
+from tests.worlds.mint import AGENT, ENVIRONMENT, GET_ORDER, OTHER_AGENT, REFUND, refund
 
 pytestmark = pytest.mark.asyncio
 
@@ -57,8 +59,6 @@ async def test_the_quota_is_taken_before_anything_else(world: World) -> None:
     one = request(REFUND, b"", peer=AGENT)
     await world.door.handle(one)
     world.journal.events.clear()
-    from dataclasses import replace
-
     reply = await world.door.handle(replace(one, receive=receive))
     assert (reason(reply), read) == ("QUOTA_EXCEEDED", [])
     assert world.event[1]["reason"] == "QUOTA_EXCEEDED"
@@ -555,3 +555,28 @@ async def test_the_core_knows_no_transport() -> None:
         )
     }
     assert not {name for name in imported if name.split(".")[0] in {"grpc", "nats", "socket", "google"}}
+
+
+@pytest.mark.parametrize("what", ["revoked", "rules", "stale", "ended", "nothing"])
+async def test_what_a_door_learns_while_the_store_is_slow_stops_the_call(world: World, what: str) -> None:
+    """A store that is away for half a minute must not carry a call past a revocation that is known here."""
+    world.spend.gate = asyncio.Event()
+    task = asyncio.create_task(world.call(world.mint.permit()))
+    for _ in range(50):  # to the gate
+        await asyncio.sleep(0)
+    state = world.beacons.state()
+    assert state is not None
+    if what == "revoked":
+        gone = Revocations(1, ENVIRONMENT, frozenset({(RevocationKind.AGENT, world.mint.decision().agent)}))
+        world.beacons.set(replace(state, revocations=gone))
+    elif what == "rules":
+        version = world.mint.decision().bundle_version + 1
+        world.beacons.set(world.state(bundle_version=version, config_seq=99))
+    elif what != "nothing":
+        world.clock.advance(5_001 if what == "stale" else 61_000)
+    world.spend.gate.set()
+    reply = await task
+    reasons = {"revoked": "AGENT_REVOKED", "rules": "BUNDLE_SUPERSEDED", "stale": "BEACON_STALE"}
+    assert reason(reply) == reasons.get(what, "EXPIRED" if what == "ended" else "passed")
+    assert len(world.tool.got) == (what == "nothing")
+    assert list(world.spend.outcomes.values()) == ["EXECUTED" if what == "nothing" else "FAILED_NO_EFFECT"]

@@ -1,9 +1,10 @@
 """The spend client against every fault a store can have, on a fake that behaves as the real store does."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,30 @@ async def test_after_a_lost_connection_a_decider_looks_before_anybody_spends(rep
     await asyncio.sleep(0.005)
     replica.door.says()
     assert isinstance(await replica.client.reserve(replica.door.permit(), attempt=ATTEMPT), Reserved)
+
+
+@pytest.mark.negative(25)
+@pytest.mark.parametrize("looked", [True, False])
+async def test_a_try_begun_before_a_lost_connection_waits_for_a_decider_to_look(
+    tmp_path: Path, mint: QuickMint, looked: bool
+) -> None:
+    """The store that came back may be a restored one: the try goes on only once somebody has looked."""
+    store, door, time, asked = FakeStore(faults=deque(["lose_message"])), Door(mint), Time(), count(1)
+
+    def now() -> int:
+        match next(asked):
+            case 3:  # after the first try
+                store.reconnected_at_ms = door.held.beacon.issued_at_ms + 1
+            case 5 if looked:
+                door.says()
+        time.offset += 2_000
+        return time()
+
+    client = await open_client(tmp_path / "outcome", store, door, now_ms=now)
+    answer = await client.reserve(door.permit(), attempt=ATTEMPT)
+    assert isinstance(answer, Reserved) if looked else reason(answer) is Reason.STORE_UNAVAILABLE
+    assert len(store.records) == looked
+    await client.close(0.1)
 
 
 async def test_a_beacon_that_counted_ones_own_reserve_already_is_no_roll_back(replica: Replica) -> None:
