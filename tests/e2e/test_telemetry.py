@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
+from examples.refund.demo.evidence import wait_for_spans
 from examples.refund.demo.house import TASK, TENANT, House
 from examples.refund.demo.wire import GET_ORDER, REFUND, Step
 from examples.refund.fin.v1.finance_pb2 import Amount, GetOrderRequest, IssueRefundRequest, Note
@@ -74,14 +75,29 @@ def told(house: House) -> dict[str, Step]:
     five = step("broken")
     assert house.wire.decide(five, REFUND, b"\xff" + CANARY.encode()).reason
     assert house.wire.present(five, REFUND, b"\xff" + CANARY.encode(), (permit,)).reason != "OK"
-    six = step("facts")
-    assert house.wire.decide(six, REFUND, request("no-such-order")).reason == "RESOURCE_UNKNOWN"
+    assert house.wire.decide(step("unknown"), REFUND, request("no-such-order")).reason == "RESOURCE_UNKNOWN"
     beside(house, step("beside"))
     answered(house, step("answered"))
+    wait_for_spans(house, steps["answered"].trace_id)  # the tool must have sent its own before it goes
+    house.stack.processes["tool-finance"].stop()
+    with pytest.raises(grpc.RpcError):
+        house.wire.decide(step("facts"), REFUND, request(house.order()))
+    house.stack.restart("tool-finance")
+    house.until(lambda: decides(house), "the tool is read again")
     for each in steps.values():
         each.recording.close()
     house.until(lambda: len(stored(house, steps["executed"])) > 8, "the trace arrives")
     return steps
+
+
+def decides(house: House) -> bool:
+    step = house.wire.step(house.call_id(), TASK)
+    try:
+        return bool(house.wire.decide(step, REFUND, request(house.order())).sent)
+    except grpc.RpcError:
+        return False
+    finally:
+        step.recording.close()
 
 
 BESIDE: tuple[tuple[str, str | bytes], ...] = (

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -101,14 +100,31 @@ def command(data: Path) -> list[str]:
     return [sys.executable, "-m", "licet", "up", "--project", project, "--data", str(data), "--json"]
 
 
-@contextmanager
-def running(data: Path) -> Iterator[Up]:
-    up = Up(data)
-    try:
-        yield up
-    finally:
-        if up.process.poll() is None:
-            up.stop()
+class Ups:
+    """One data directory and whoever is up on it; started again where nobody is.
+
+    A start costs every part's, so a test takes what the one before it left up.
+    """
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self._last: Up | None = None
+
+    def up(self) -> Up:
+        if self._last is None or self._last.process.poll() is not None:
+            self._last = Up(self.data)
+        return self._last
+
+    def end(self) -> None:
+        if self._last is not None and self._last.process.poll() is None:
+            self._last.stop()
+
+
+@pytest.fixture(scope="module")
+def ups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ups]:
+    made = Ups(tmp_path_factory.mktemp("up") / "d")
+    yield made
+    made.end()
 
 
 def gone(pids: list[int], within_s: float = WITHIN_S) -> list[int]:
@@ -128,61 +144,58 @@ def _state(pid: int) -> str:
         return "Z"
 
 
-def test_up_stops_cleanly_and_starts_again_on_the_same_data(tmp_path: Path) -> None:
-    data = tmp_path / "d"
-    with running(data) as first:
-        refund_id = first.refund("call_1")
-        evidence = first.evidence("call_1")
-        assert {"policy", "authorization", "ledger"} <= evidence.keys()
-        addresses, pids = first.addresses, first.pids
-        status, out, err = first.stop(signal.SIGINT)
-    assert status == 0, err
-    assert json.loads(out)["decider"] == addresses["decider"]
-    assert gone(pids) == []
-    assert not (data / "up.json").exists()
-
-    with running(data) as second:
-        assert second.addresses["decider"] == addresses["decider"]
-        assert second.addresses["clickhouse"] == addresses["clickhouse"]
-        assert balance_minor(data / "tool" / "finance" / "ledger.db") == -100
-        with pytest.raises(Refused, match="SPENT"):
-            second.refund("call_1")
-        assert second.refund("call_2") != refund_id
-        assert balance_minor(data / "tool" / "finance" / "ledger.db") == -200
-        assert second.evidence("call_1")["ledger"] == evidence["ledger"]
-        status, _, err = second.stop(signal.SIGTERM)
-    assert status == 0, err
-    assert gone(second.pids) == []
-
-
-def test_a_second_up_on_the_same_data_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    data = tmp_path / "d"
-    with running(data) as first:
-        second = subprocess.run(command(data), capture_output=True, text=True, check=False, timeout=WITHIN_S)
-        assert second.returncode == 1
-        assert "is in use by another `licet up`" in second.stderr
-        assert "--data" in second.stderr
-        assert first.refund("call_1")
-
-
-def test_a_killed_up_leaves_no_child_and_starts_again(tmp_path: Path) -> None:
-    data = tmp_path / "d"
-    with running(data) as first:
-        first.refund("call_1")
-        first.process.kill()
-        first.process.communicate()
-        assert gone(first.pids) == []
-    with running(data) as second, pytest.raises(Refused, match="SPENT"):
-        second.refund("call_1")
+def test_a_second_up_on_the_same_data_is_refused_and_harms_nothing(ups: Ups) -> None:
+    first = ups.up()
+    second = subprocess.run(command(ups.data), capture_output=True, text=True, check=False, timeout=WITHIN_S)
+    assert second.returncode == 1
+    assert "is in use by another `licet up`" in second.stderr
+    assert "--data" in second.stderr
+    assert first.refund("beside_a_second")
 
 
 @pytest.mark.parametrize("part", ["decider", pytest.param("sidecar-finance-0", marks=pytest.mark.soak)])
-def test_up_ends_with_the_log_of_a_part_that_died(tmp_path: Path, part: str) -> None:
-    with running(tmp_path / "d") as up:
-        pids = up.addresses["pids"]
-        assert isinstance(pids, dict)
-        os.kill(pids[part], signal.SIGKILL)
-        out, err = up.process.communicate(timeout=WITHIN_S)
-        assert up.process.returncode == 1, out
-        assert f"`{part}` ended by itself" in err
-        assert gone(up.pids) == []
+def test_up_ends_with_the_log_of_a_part_that_died(ups: Ups, part: str) -> None:
+    up = ups.up()
+    pids = up.addresses["pids"]
+    assert isinstance(pids, dict)
+    os.kill(pids[part], signal.SIGKILL)
+    out, err = up.process.communicate(timeout=WITHIN_S)
+    assert up.process.returncode == 1, out
+    assert f"`{part}` ended by itself" in err
+    assert gone(up.pids) == []
+
+
+def test_a_killed_up_leaves_no_child_and_starts_again(ups: Ups) -> None:
+    first = ups.up()
+    first.refund("before_the_kill")
+    first.process.kill()
+    first.process.communicate()
+    assert gone(first.pids) == []
+    with pytest.raises(Refused, match="SPENT"):
+        ups.up().refund("before_the_kill")
+
+
+def test_up_stops_cleanly_and_starts_again_on_the_same_data(ups: Ups) -> None:
+    first, ledger = ups.up(), ups.data / "tool" / "finance" / "ledger.db"
+    before = balance_minor(ledger)
+    refund_id = first.refund("call_1")
+    evidence = first.evidence("call_1")
+    assert {"policy", "authorization", "ledger"} <= evidence.keys()
+    status, out, err = first.stop(signal.SIGINT)
+    assert status == 0, err
+    assert json.loads(out)["decider"] == first.addresses["decider"]
+    assert gone(first.pids) == []
+    assert not (ups.data / "up.json").exists()
+
+    second = ups.up()
+    assert second.addresses["decider"] == first.addresses["decider"]
+    assert second.addresses["clickhouse"] == first.addresses["clickhouse"]
+    assert balance_minor(ledger) == before - 100
+    with pytest.raises(Refused, match="SPENT"):
+        second.refund("call_1")
+    assert second.refund("call_2") != refund_id
+    assert balance_minor(ledger) == before - 200
+    assert second.evidence("call_1")["ledger"] == evidence["ledger"]
+    status, _, err = second.stop(signal.SIGTERM)
+    assert status == 0, err
+    assert gone(second.pids) == []
