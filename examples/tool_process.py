@@ -91,5 +91,6 @@ def run(server: grpc.Server) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     server.start()
-    stopping.wait()
+    while not stopping.wait(1.0):
+        pass  # without a timeout, a signal that comes just before the wait, or to another thread, is not seen
     server.stop(STOP_S).wait()
