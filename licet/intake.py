@@ -65,11 +65,11 @@ class Share:
     held_bytes: int
 
 
-EACH: Final = Share(1_000, 32 << 20)
+EACH: Final = Share(1_000, 16 << 20)
 """Of one caller: as many calls as the default burst of a decider's quota lets it begin at once."""
 
-EVERY: Final = Share(4_000, 128 << 20)
-"""Of all callers together."""
+EVERY: Final = Share(4_000, 64 << 20)
+"""Of all callers together: a process has 256 MB where the chart's values stand."""
 
 
 @dataclass(slots=True)
