@@ -9,6 +9,7 @@ are not heard at all. A method of which nothing is understood is taken for an ex
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from decider.catalog.verbs import choice_tier, sentence_tier, verb_tier, words_of
@@ -46,6 +47,28 @@ _MONEY: Final = frozenset(
     {"refund", "refunds", "payment", "payments", "payout", "payouts", "charge", "charges", "transfer"}
     | {"transfers", "withdrawal", "invoice", "invoices", "purchase", "wallet"}
 )
+_RIGHTS: Final = frozenset(
+    {
+        "permission",
+        "permissions",
+        "privilege",
+        "privileges",
+        "iam",
+        "rbac",
+        "acl",
+        "acls",
+        "owner",
+        "ownership",
+    }
+    | {"admin", "administrator", "admins", "mfa", "2fa", "sso", "credential", "credentials", "collaborator"}
+    | {"collaborators", "role", "roles", "firewall", "sudoers", "authorization", "apikey"}
+)
+"""What a tool that writes changes rights by."""
+_WATCH: Final = frozenset(
+    {"logging", "audit", "alarm", "alarms", "backup", "backups", "protection", "encryption", "monitoring"}
+)
+_HOUSE: Final = frozenset({"helm", "kubectl", "terraform", "pulumi", "ansible", "cluster", "namespace"})
+"""Tools and things by which a write changes what all others run on."""
 MAX_LOOKED_AT: Final = 16_384
 """How much of a description is looked at, in characters."""
 
@@ -70,9 +93,22 @@ def guess_tool(
     writes = max(tier for tier, _ in found) > 1
     if writes and not _MONEY.isdisjoint(words_of(name)):
         found.append((MONEY_TIER, "name: money"))
+    if writes and (why := _power(words_of(name))):
+        found.append((DESTRUCTIVE_TIER, f"name: {why}"))
     found.extend(_asked(schema, writes=writes, text=f"{name} {description}"))
     found.extend(_hinted(annotations))
     return Guess(*max(found, key=lambda pair: pair[0]))
+
+
+def _power(words: tuple[str, ...]) -> str:
+    """Say what a name speaks of that makes any write dangerous; nothing for nothing."""
+    if not _RIGHTS.isdisjoint(words) or any(
+        pair in {("access", "key"), ("api", "key")} for pair in pairwise(words)
+    ):
+        return "rights"
+    if not _WATCH.isdisjoint(words) and not {"disable", "stop", "pause", "update"}.isdisjoint(words):
+        return "what watches"
+    return "" if _HOUSE.isdisjoint(words) else "what others run on"
 
 
 def _words(name: str, title: str) -> int | None:

@@ -6,7 +6,7 @@ can only raise what its verb suggests. Pure.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from typing import Final
 
 _VERBS: Final = """
@@ -19,18 +19,24 @@ _VERBS: Final = """
 2 draft propose simulate plan suggest prepare compose outline
 3 create add update set edit rename assign tag move archive enable disable put patch save upsert insert modify
 3 append attach write copy clone fork duplicate register unsubscribe follow star pin unpin mark
-3 toggle configure change replace increment decrement label comment close reopen lock unlock upload
+3 toggle configure change replace increment decrement label comment close reopen lock upload
 3 import sync merge commit push schedule cancel link unlink join leave restore undo resize crop
 3 select customize adjust annotate unassign request
 3 accept decline approve reject resolve store record remember make build generate define open start begin
 3 stop pause resume use switch connect disconnect log login logout complete finish unstar unfollow
-3 go reply respond react dismiss snooze transition promote transform refine
+3 vote rsvp rate mute unmute silence acknowledge ack reschedule allocate deallocate encrypt decrypt compress
+3 decompress unzip zip increase decrease raise lower stage unstage provision favorite favourite bookmark hide
+3 unhide reorder deactivate activate enqueue
+3 go respond react dismiss snooze transition promote transform refine
 4 send email mail notify publish post message sms call dial tweet broadcast forward pay charge refund transfer
 4 withdraw purchase buy order book invoice share invite dispatch emit announce checkout trigger subscribe
-4 escalate submit
+4 escalate submit reply unlock mint stake unstake bridge swap donate bid sell trade tip ring fax print speak
+4 request deposit lend borrow hire enroll nudge remit
 5 delete remove drop purge destroy wipe erase grant revoke reset terminate shutdown rotate exec execute run
 5 eval evaluate deploy rollback impersonate kill truncate uninstall unpublish expire invalidate ban block
 5 overwrite clear empty trash discard flush invoke apply scale restart reboot drain cordon install prune
+5 kick eject expel evict elevate format decommission vacuum dissolve nuke shred demolish reimage teardown
+5 obliterate sudo nullify scrub forget deprovision defragment unenroll quarantine suspend void
 5 force unregister detach manage administer shell migrate
 5 click hover drag press tap swipe navigate fill type scroll
 """
@@ -44,6 +50,33 @@ TIERS: Final[Mapping[str, int]] = {
     for tier, *verbs in (line.split() for line in _VERBS.strip().splitlines())
     for verb in verbs
 }
+
+_OTHERWISE: Final[Mapping[tuple[str, str], int]] = {
+    ("check", "in"): 3,
+    ("check", "out"): 3,
+    ("sign", "up"): 4,
+    ("sign", "off"): 4,
+    ("tear", "down"): 5,
+    ("take", "down"): 5,
+    ("shut", "down"): 5,
+    ("turn", "on"): 3,
+    ("turn", "off"): 3,
+    ("look", "after"): 3,
+    ("call", "contract"): 5,
+    ("call", "function"): 5,
+    ("call", "tool"): 5,
+    ("call", "api"): 5,
+    ("capture", "payment"): 4,
+    ("capture", "charge"): 4,
+    ("capture", "order"): 4,
+    ("collect", "payment"): 4,
+    ("close", "account"): 5,
+    ("deactivate", "account"): 5,
+    ("disable", "account"): 5,
+    ("report", "user"): 4,
+    ("report", "abuse"): 4,
+}
+"""Two words that mean more than the first alone."""
 
 _CORE: Final = frozenset(
     {"get", "list", "create", "update", "delete", "read", "write", "add", "remove", "set", "search", "find"}
@@ -120,7 +153,8 @@ def verb_tier(words: Sequence[str]) -> int | None:
     if not found:
         return None
     joined = [words[at + 1] for at, word in enumerate(words[:-1]) if word in {"and", "or", "then"}]
-    return max([TIERS[found], *(TIERS[word] for word in joined if word in TIERS)])
+    pairs = [_OTHERWISE[pair] for pair in pairwise(words) if pair in _OTHERWISE]
+    return max([TIERS[found], *pairs, *(TIERS[word] for word in joined if word in TIERS)])
 
 
 def sentence_tier(text: str) -> int | None:

@@ -1,10 +1,10 @@
 """The ways in which a text can be read: as it stands, and with what may hide something taken off.
 
 Each reading is the whole text, or a run of it, after undoing one thing: percent encoding, HTML references,
-backslash escapes, invisible characters and look-alike forms (NFKC), base64, base64url, base32, hex, gzip and
-zlib, letters set apart, pieces set apart. Readings are read again, `MAX_DEPTH` deep; what
-is wrapped once more is noted as not read. One is undone when the one before it has been read, so that what a
-text may be made to hold is bounded by `Bounds`.
+backslash escapes, quoted-printable, invisible characters and look-alike forms (NFKC), base64, base64url,
+base32, hex, gzip and zlib, letters set apart, pieces set apart. Readings are read again, `MAX_DEPTH`
+deep; what is wrapped once more is noted as not read. One is undone when the one before it has been read, so
+that what a text may be made to hold is bounded by `Bounds`.
 
 Not undone: encryption, ciphers of letters (rot13), reversed text, words of another language, images, and
 values divided among several calls.
@@ -13,6 +13,7 @@ values divided among several calls.
 import base64
 import binascii
 import html
+import quopri
 import re
 import unicodedata
 import zlib
@@ -45,6 +46,8 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\s?[\r\n][A-Za-z0-9+/_-]{4,
 _BASE32: Final = re.compile(r"\b[A-Z2-7]{24,}={0,6}")
 _HEX: Final = re.compile(r"(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[ :,-]{0,2}){12,}")
 _PERCENT: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_QUOTED: Final = re.compile(r"=[0-9A-Fa-f]{2}")
+MIN_QUOTED: Final = 3
 _REFERENCE: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});")
 _ESCAPE: Final = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))")
 _SPACED: Final = re.compile(r"[!-~]([ \t.,\-_/|:;*])(?:[!-~]\1){14,}[!-~]")
@@ -177,7 +180,7 @@ def _undone(reading: Reading) -> Iterator[Reading]:
 
 
 def _unmasked(text: str) -> Iterator[str]:
-    for undo in (_plain, _percent, _references, _escapes):
+    for undo in (_plain, _percent, _references, _escapes, _quoted):
         changed = undo(text)
         if changed != text:
             yield changed
@@ -209,6 +212,13 @@ def _percent(text: str) -> str:
 
 def _references(text: str) -> str:
     return html.unescape(text) if _REFERENCE.search(text) else text
+
+
+def _quoted(text: str) -> str:
+    """Undo quoted-printable (RFC 2045), soft line breaks too, where three signs or more are so written."""
+    if "=" not in text or len(_QUOTED.findall(text)) < MIN_QUOTED:
+        return text
+    return quopri.decodestring(text.encode()).decode("utf-8", "replace")
 
 
 def _escapes(text: str) -> str:

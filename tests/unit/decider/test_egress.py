@@ -5,6 +5,7 @@ import base64
 import gzip
 import html
 import urllib.parse
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -46,6 +47,14 @@ ENCODINGS: dict[str, Callable[[str], list[str]]] = {
     "pieces of code": lambda text: [f'"{text[:11]}" + "{text[11:]}"'],
     "broken lines": lambda text: [text[:20] + "\n  " + text[20:]],
     "gzip in base64": lambda text: [base64.b64encode(gzip.compress(text.encode())).decode()],
+    "html references in hex": lambda text: ["".join(f"&#x{ord(char):x};" for char in text)],
+    "braced escapes": lambda text: ["".join(f"\\u{{{ord(char):x}}}" for char in text)],
+    "quoted-printable": lambda text: ["".join(f"={ord(char):02X}" for char in text)],
+    "quoted-printable with soft breaks": lambda text: [
+        "".join(f"={ord(char):02X}" + "=\n" * (at % 9 == 8) for at, char in enumerate(text))
+    ],
+    "zlib in hex": lambda text: [zlib.compress(text.encode()).hex()],
+    "percent of base64": lambda text: [urllib.parse.quote(base64.b64encode(text.encode()).decode(), safe="")],
     "base32": lambda text: [base64.b32encode(text.encode()).decode()],
 }
 NOT_FOUND: dict[str, Callable[[str], list[str]]] = {
