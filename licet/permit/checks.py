@@ -115,8 +115,20 @@ def check_07_caller(case: Case) -> Refusal | None:
 
 
 def check_08_time(case: Case) -> Refusal | None:
-    """8: not from the future, not over, not long-lived."""
-    return check_time(case.decision, case.method.call_class, now_ms=case.now_ms)
+    """8: not from the future, not over, not long-lived.
+
+    A clock that was set back cannot make a permit live again: it is later than the beacon was issued, and
+    by as much as the monotonic clock went on since.
+    """
+    refusal = check_time(case.decision, case.method.call_class, now_ms=case.now_ms)
+    held = case.door.beacon
+    if refusal is None and held is not None:
+        at_least_ms = held.beacon.issued_at_ms + max(0, case.monotonic_ms - held.received_at_ms)
+        if at_least_ms - MAX_SKEW_MS >= case.decision.not_after_ms:
+            return Refusal(
+                Reason.EXPIRED, f"this clock is {at_least_ms - case.now_ms} ms behind the beacon's"
+            )
+    return refusal
 
 
 def check_time(decision: Decision, call_class: CallClass, *, now_ms: int) -> Refusal | None:

@@ -347,3 +347,18 @@ def test_signed_denial_verifies_as_a_decision_and_as_nothing_else() -> None:
     signed = world.signing_key("decider").sign(PayloadType.DECISION, canonical(world.decision(decision=2)))
     assert verify(PayloadType.DECISION, signed, KEYS, now_ms=NOW) == signed.payload
     assert isinstance(verify(PayloadType.PERMIT, signed, KEYS, now_ms=NOW), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "reason"), [(0, None), (59_000, None), (61_000, Reason.EXPIRED), (10**9, Reason.EXPIRED)]
+)
+def test_a_clock_that_is_set_back_makes_no_permit_live_again(waited_ms: int, reason: Reason | None) -> None:
+    """Since the beacon a minute went by on the clock that nobody sets; the other one still says NOW."""
+    assert DOOR.beacon is not None
+    made = world.decision(GET, issued_at_ms=NOW - 1_000, not_after_ms=NOW + 59_000)
+    shown = world.presented(GET, world.sign(made))
+    monotonic_ms = DOOR.beacon.received_at_ms + waited_ms
+    issued = replace(DOOR.beacon.beacon, issued_at_ms=NOW)
+    door = replace(DOOR, beacon=replace(DOOR.beacon, beacon=issued, lag_ms=0))
+    answer = examine(shown, door, now_ms=NOW, monotonic_ms=monotonic_ms)
+    assert (answer.reason if isinstance(answer, Refusal) else None) is reason
