@@ -227,7 +227,7 @@ def test_a_permit_that_expires_while_its_transaction_waits_for_a_lock_is_refused
         time.sleep(1.0)
         assert waiting.is_alive()
         release()
-        waiting.join(5)
+        waiting.join(60)
     [answer] = answers
     assert isinstance(answer, Refusal)
     assert answer.reason is Reason.EXPIRED
@@ -240,7 +240,7 @@ def test_a_permit_that_expires_while_its_transaction_waits_for_a_lock_is_refused
         waiting.start()
         time.sleep(0.2)
         release()
-        waiting.join(5)
+        waiting.join(60)
     assert isinstance(answers[0], Done)
 
 
@@ -253,7 +253,7 @@ def test_a_bundle_that_changes_while_a_transaction_waits_for_a_lock_refuses_it(t
         time.sleep(0.2)
         assert not isinstance(tool.beacon(bundle_version=8, config_seq=4), Refusal)
         release()
-        waiting.join(5)
+        waiting.join(60)
     [answer] = answers
     assert isinstance(answer, Refusal)
     assert answer.reason is Reason.BUNDLE_SUPERSEDED

@@ -147,7 +147,7 @@ def test_a_fence_waits_for_an_open_execution_of_its_round(tool: GuardedTool, com
     time.sleep(0.4)
     assert waiting.is_alive()
     connection.execute("COMMIT" if commits else "ROLLBACK")
-    waiting.join(5)
+    waiting.join(60)
     connection.close()
     [row] = answers
     assert isinstance(row, SpendRow)

@@ -217,7 +217,7 @@ async def test_without_the_server_events_wait_and_acked_ones_say_so(journals: Jo
     assert journal.depth == 2
     journals.nats.server.start()
     await journals.events(3)
-    await journal.append_acked(EventKind.DECISION_DENIED, within_s=5)
+    await journal.append_acked(EventKind.DECISION_DENIED, within_s=60)
     assert journal.depth == 0
     await journal.close()
     runs_of(await journals.events(5), journals.mint)

@@ -149,7 +149,7 @@ def tool() -> Iterator[Path]:
         accepting.start()
         yield path
         server.shutdown(socket.SHUT_RDWR)
-        accepting.join(5)
+        accepting.join(60)
     shutil.rmtree(directory)
 
 

@@ -21,10 +21,10 @@ async def test_a_task_that_eats_a_cancellation_is_cancelled_again(monkeypatch: p
 
     task = asyncio.create_task(stubborn())
     await asyncio.sleep(0)
-    await asyncio.wait_for(process._end([task]), 2)
+    await asyncio.wait_for(process._end([task]), 60)
     assert task.cancelled()
     assert len(eaten) == 2
 
 
 async def test_nothing_to_end_ends_at_once() -> None:
-    await asyncio.wait_for(process._end([]), 1)
+    await asyncio.wait_for(process._end([]), 60)
