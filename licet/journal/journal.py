@@ -16,12 +16,12 @@ import contextlib
 import logging
 import os
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from licet.clock import wall_us
 from licet.event import (
     EVENT_VERSION,
     ZERO_HASH,
@@ -54,7 +54,7 @@ STREAM_FILE: Final = "stream"
 
 def clock_us() -> int:
     """Return Unix µs by this machine's clock."""
-    return time.time_ns() // 1_000
+    return wall_us()
 
 
 Sealing = Callable[[str], bytes]
