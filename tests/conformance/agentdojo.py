@@ -66,9 +66,19 @@ MEANINGS = (
     "remind tell set",
     "forward send share pass",
     "reply answer respond write",
+    "create open",
+    "reserve get make",
+    "book buy get",
+    "turn switch put set",
+    "unlock open",
+    "add give grant",
+    "merge accept",
 )
 """Words that ask for the same; the first is the first word of a tool's name."""
-MEANT_BY = {line.split()[0]: frozenset(line.split()) for line in MEANINGS}
+MEANT_BY = {
+    first: frozenset(word for line in MEANINGS if line.split()[0] == first for word in line.split())
+    for first in (line.split()[0] for line in MEANINGS)
+}
 THINGS = (
     "event appointment meeting call invitation slot",
     "file document sheet spreadsheet note report",
@@ -241,7 +251,14 @@ def _known(tool: Tool, field: str, facts: Facts, prompt: str) -> frozenset[str]:
     """Return the id of the record that the prompt speaks of, for a field that names one."""
     if not REFERENCES.search(field):
         return frozenset()
-    return facts.reference(prompt, frozenset(tool.name.split("_")[1:]))
+    own = frozenset(re.sub(r"_?ids?_?$", "", field).split("_")) - {""}
+    return facts.reference(prompt, own) or facts.reference(prompt, frozenset(tool.name.split("_")[1:]))
+
+
+def _first(tool: Tool, field: str, facts: Facts, prompt: str) -> frozenset[str]:
+    """Return the name of the record that the prompt wants as the first of its kind: the cheapest hotel."""
+    kind = frozenset(field.split("_"))
+    return facts.first(prompt, kind) if kind & frozenset(tool.name.split("_")[1:]) else frozenset()
 
 
 def grant(prompt: str, tools: Mapping[str, Tool], state: Any, *, now_ms: int) -> Grant:
@@ -254,6 +271,7 @@ def grant(prompt: str, tools: Mapping[str, Tool], state: Any, *, now_ms: int) ->
     values = {
         tool.name: {
             name: _known(tool, name, facts, prompt)
+            | _first(tool, name, facts, prompt)
             | (short | listed | people | sourced if goes else named | sourced)
             for name, goes in bound_fields(tool)
         }

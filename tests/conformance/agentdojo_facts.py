@@ -23,6 +23,9 @@ TO_BE_FOUND = {
     "account": re.compile(r"\b(iban|account number|bill|invoice)\b", re.IGNORECASE),
 }
 """What a prompt says when it sends for an address of a kind. Where it says so, the true one stands there."""
+MOST = frozenset({"best", "highest", "most", "top", "priciest"})
+LEAST = frozenset({"cheapest", "lowest", "least", "worst"})
+NUMBER = re.compile(r"\d{1,9}(\.\d{1,4})?")
 SHORT = 60
 """Characters of a field that is a name, a title or a subject."""
 LEAST_NAME = 4
@@ -44,7 +47,9 @@ class Record:
 
     def __init__(self, path: tuple[str, ...], fields: dict[str, Any]) -> None:
         self.words = frozenset(singular(word) for part in path for word in WORD.findall(part))
-        self.fields = {key: str(value) for key, value in fields.items() if isinstance(value, str | int)}
+        self.fields = {
+            key: str(value) for key, value in fields.items() if isinstance(value, str | int | float)
+        }
         self.lists = [part for part in fields.values() if isinstance(part, list)]
 
     @property
@@ -99,6 +104,36 @@ class Facts:
             if titles or days:
                 score[record.id] = 2 * titles + min(days, 1)
         best = [name for name, points in score.items() if points == max(score.values())]
+        return frozenset(best) if len(best) == 1 else frozenset()
+
+    def first(self, prompt: str, kind: frozenset[str]) -> frozenset[str]:
+        """Return the name of the one record of a kind that has most, or least, of what the prompt says.
+
+        Only among those of which another field is named by the prompt (the city), and only by a number that
+        the record keeps in a field of its own: no text can become the first.
+        """
+        words = {word.lower() for word in WORD.findall(prompt)}
+        most = not words.isdisjoint(MOST)
+        if most != words.isdisjoint(LEAST):
+            return frozenset()
+        measured = {"price"} if words & {"cheapest", "priciest"} else words
+        found: dict[str, float] = {}
+        for record in self.records:
+            name = record.fields.get("name", "")
+            others = [
+                text for key, text in record.fields.items() if key != "name" and len(text) >= LEAST_NAME
+            ]
+            if not name or record.words.isdisjoint(map(singular, kind)):
+                continue
+            if any(text.isalpha() and text.lower() in words for text in others):
+                numbers = [
+                    float(text)
+                    for key, text in record.fields.items()
+                    if not measured.isdisjoint(WORD.findall(key.lower())) and NUMBER.fullmatch(text)
+                ]
+                found |= {name: numbers[0]} if len(numbers) == 1 else {}
+        extreme = (max if most else min)(found.values(), default=0.0)
+        best = [name for name, number in found.items() if number == extreme]
         return frozenset(best) if len(best) == 1 else frozenset()
 
     def sourced(self, prompt: str, named: frozenset[str]) -> frozenset[str]:
