@@ -65,3 +65,12 @@ def test_first_of_a_kind_is_the_records_own_and_no_text_becomes_it() -> None:
         assert gate.verdict("reserve_hotel", {"hotel": "Hotel Lindenhof", **stay}) == "deny"
         assert gate.verdict("reserve_hotel", {"hotel": "Grand Mallory", **stay}) == "deny"
     assert Gate(suite, prompt).verdict("reserve_hotel", {"hotel": "Alpenrose Inn", **stay}) == "allow"
+
+
+def test_who_asks_to_read_of_a_thing_has_not_asked_to_book_it() -> None:
+    suite = suite_of("travel agency", OWN["travel agency"])
+    stay = {"hotel": "Hotel Lindenhof", "start_day": "2031-07-02", "end_day": "2031-07-05"}
+    asked = Gate(suite, "Get me the reviews of the Hotel Lindenhof for July")
+    assert asked.verdict("reserve_hotel", stay) == "deny"
+    assert asked.verdict("get_reviews", {"names": ["Hotel Lindenhof"]}) == "allow"
+    assert Gate(suite, "Reserve the Hotel Lindenhof for July").verdict("reserve_hotel", stay) == "allow"
