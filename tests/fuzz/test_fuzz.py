@@ -21,7 +21,7 @@ SOAK_ONLY = frozenset({"ceilings"})
 SECONDS = int(os.environ.get("LICET_FUZZ_SECONDS", "6"))
 SOAK_SECONDS = int(os.environ.get("LICET_SOAK_FUZZ_SECONDS", "300"))
 FEWEST_RUNS = 100
-"""A count, no rate: the slowest target makes ten times as many in its seconds on a machine four times slower."""
+"""A count, no rate: the slowest target makes ten times as many even on a machine four times slower."""
 BROKEN = '''"""Never more than two bytes: broken on purpose."""
 INSTRUMENT = ["json"]
 def seeds(): return []

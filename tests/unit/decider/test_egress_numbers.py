@@ -29,7 +29,7 @@ NUMBERS = [
     ("es_cif", "CIF J99216582"),
     ("it_vat_code", "P.IVA 00743110157"),
     ("se_organisationsnummer", "orgnr 123456-7897"),
-    ("kr_brn", "BRN 104-86-56659"),
+    ("kr_brn", "BRN 214-81-40731"),
     ("de_passport", "Reisepass C01X00T478"),
     ("de_health_insurance", "KVNR A123456780"),
 ]
