@@ -293,14 +293,14 @@ def examine(presented: Presented, door: DoorState, *, now_ms: int, monotonic_ms:
 
 
 def still_holds(permit: Permit, door: DoorState, *, now_ms: int, monotonic_ms: int) -> Refusal | None:
-    """Return why a permit that was examined before does not hold any more, or None: checks 8 and 9 again.
+    """Return why a permit that was examined before does not hold any more, or None: 8, 9 and approvals again.
 
     For whoever waited since: what came meanwhile counts as if it had been there before.
     """
-    presented = Presented(permit.decision.method, (), (), b"", permit.decision.caller)
+    presented = Presented(permit.decision.method, (), permit.approvals, b"", permit.decision.caller)
     case = Case(presented, door, now_ms, monotonic_ms)
     case.decision, case.signed, case.method = permit.decision, permit.signed, permit.method
-    for check in (check_08_time, check_09_beacon, check_09_revocations):
+    for check in (check_08_time, check_09_beacon, check_09_revocations, check_11_approvals):
         refusal = check(case)
         if refusal is not None:
             return replace(refusal, step=step_of(check))

@@ -114,6 +114,18 @@ def test_an_event_of_one_call_says_which_and_of_many_says_how_many() -> None:
     ]
 
 
+def test_a_record_gives_a_caller_its_share_by_its_own_clock() -> None:
+    spool, now = Spool(), [0]
+    flood = record(spool, now)
+    taken = 0
+    while flood.alone("a"):
+        taken += 1
+        assert taken < 100_000
+    now[0] = 60_000
+    assert taken > 0
+    assert flood.alone("a")
+
+
 def test_what_a_full_spool_refuses_is_told_with_the_next() -> None:
     spool, now = Spool(), [0]
     flood = record(spool, now)

@@ -10,6 +10,7 @@ from licet.identity import (
     agent_id,
     audience_of,
     audit_writer_id,
+    certificate_id,
     check_credentials,
     check_server_credentials,
     decider_id,
@@ -147,3 +148,19 @@ def test_claimed_identities_are_believed_on_loopback_alone(listen: str) -> None:
         check_server_credentials((), development=True, listen=listen)
     for host in LOOPBACK:
         check_server_credentials((), development=True, listen=f"{host}:1")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((("URI", "spiffe://a/b"),), "spiffe://a/b"),
+        ((("DNS", "a"), ("URI", "spiffe://a/b")), "spiffe://a/b"),
+        ((("URI", "spiffe://a/b"), ("URI", "spiffe://a/c")), ""),
+        ((("DNS", "spiffe://a/b"),), ""),
+        ((("URI", "https://a/b"),), ""),
+        ((), ""),
+    ],
+)
+def test_certificate_says_who_by_exactly_one_uri(names: tuple[tuple[str, str], ...], expected: str) -> None:
+    assert certificate_id({"subjectAltName": names}) == expected
+    assert certificate_id({}) == certificate_id(None) == ""

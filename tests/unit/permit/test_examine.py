@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from licet.dsse import PayloadType
 from licet.hold import MAX_APPROVAL_BYTES
 from licet.keys import KeySet
-from licet.permit import CHECKS, MAX_PERMIT_BYTES, Permit, examine, step_of, verify_permit
+from licet.permit import CHECKS, MAX_PERMIT_BYTES, Permit, examine, step_of, still_holds, verify_permit
 from licet.permit.case import Case
 from licet.refusal import Reason, Refusal
 from licet.statement import verify
@@ -101,6 +101,24 @@ def _spent_get() -> Any:
 
 def _with_digest(digest: bytes, **changes: Any) -> Any:
     return world.presented(GET, world.sign(world.decision(GET, method_digest=digest, **changes)))
+
+
+@pytest.mark.parametrize("flaw", [flaw for flaw in FLAWS if "_revoked" in flaw.name], ids=lambda f: f.name)
+def test_what_was_revoked_while_a_call_waited_counts_as_if_it_had_been_before(flaw: Flaw) -> None:
+    permit = flaw.twin.examine()
+    assert isinstance(permit, Permit)
+    for scene, expected in ((flaw.scene, flaw.reason), (flaw.twin, None)):
+        refusal = still_holds(permit, scene.setting.door(), now_ms=scene.now_ms, monotonic_ms=scene.now_ms)
+        assert (None if refusal is None else refusal.reason) is expected
+
+
+def test_a_permit_that_ended_while_a_call_waited_holds_no_more() -> None:
+    permit = LAWFUL.examine()
+    assert isinstance(permit, Permit)
+    for now, holds in ((NOW, True), (NOW + 50_001, False)):
+        refusal = still_holds(permit, DOOR, now_ms=now, monotonic_ms=NOW)
+        assert (refusal is None) is holds
+        assert refusal is None or (refusal.reason, refusal.step) == (Reason.EXPIRED, 8)
 
 
 def test_privileged_call_names_its_approvers() -> None:
