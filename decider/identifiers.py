@@ -28,6 +28,13 @@ def unseen(text: str, *, lines: bool = False) -> str:
     return ""
 
 
+def printable(text: str) -> str:
+    """Return a text for one line of a terminal: what nobody sees, and what would move it, is spelled out."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )
+
+
 def misleads(text: str) -> str:
     """Return why an identifier may be taken for another one; empty where it may not."""
     if text.isascii():

@@ -5,6 +5,7 @@ Works on the registry in JetStream that all deciders read. Data goes to stdout, 
 """
 
 import json
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ import typer
 
 from decider.catalog.cli import AsJson, Environment, fail
 from decider.delegation.delegations import Registry, SignedChain, parent_of, put_link, put_revoked
+from decider.identifiers import misleads, printable
 from decider.policy.cli import NatsAuthority, NatsPassword, NatsUrl, NatsUser
 from decider.task.contract import AUTONOMY
 from licet.delegation import MAX_DEPTH, Delegation, payload_of, read_chain
@@ -23,6 +25,8 @@ from licet.statement import PayloadType
 from licet.v1.statement_pb2 import Signed
 
 HOUR_MS: Final = 3_600_000
+MAX_AMOUNT: Final = (1 << 63) - 1
+_AMOUNT: Final = re.compile(r"[0-9]{1,20}")
 
 app: Final = typer.Typer(
     no_args_is_help=True, help="Hand authority down and take it back.", pretty_exceptions_show_locals=False
@@ -81,16 +85,27 @@ def _money(limits: Many) -> dict[str, int]:
     found = {}
     for limit in limits or ():
         currency, colon, amount = limit.partition(":")
-        if not colon or not amount.isdecimal() or not currency:
+        if not colon or not _AMOUNT.fullmatch(amount) or not currency:
             fail(f"`{limit}` must be CURRENCY:MINOR_UNITS, such as `USD:10000`")
+        if int(amount) > MAX_AMOUNT:
+            fail(f"`{limit}`: at most {MAX_AMOUNT} minor units")
         found[currency] = int(amount)
     return found
 
 
+def _names(link: Delegation) -> tuple[str, ...]:
+    """Return every name that a person will read in the tree, or a decider compare."""
+    scopes = link.methods, link.operations, link.resources, link.denied_resources, link.max_cost
+    return link.tenant, link.delegator, link.delegatee, *(name for scope in scopes for name in sorted(scope))
+
+
 def _signed(link: Delegation, key: Path, keys: Any, above: tuple[Signed, ...]) -> Signed:
-    """Sign a link, and check the whole chain as a decider will."""
+    """Sign a link whose names are each one person's to read, and check the whole chain as a decider will."""
     from licet.keyfile import KeyFileError, read_signing_key
 
+    for name in _names(link):
+        if misleads(name):
+            fail(f"not granted: {name!a}: {misleads(name)}")
     try:
         signed = read_signing_key(key).sign(PayloadType.DELEGATION, payload_of(link))
     except KeyFileError as error:
@@ -130,7 +145,7 @@ def grant(
     max_cost: Annotated[Many, typer.Option(help="CURRENCY:MINOR_UNITS")] = None,
     max_tier: Annotated[int, typer.Option(min=0, max=5)] = 1,
     autonomy: Annotated[str, typer.Option(help=", ".join(AUTONOMY))] = "observe",
-    max_calls: Annotated[int, typer.Option(min=1)] = 100,
+    max_calls: Annotated[int, typer.Option(min=1, max=MAX_AMOUNT)] = 100,
     hours: Annotated[int, typer.Option(min=1, max=720)] = 1,
 ) -> None:
     """Sign a first link: from a person to an agent. Prints its id.
@@ -182,7 +197,7 @@ def narrow(
     deny_resource: Annotated[Many, typer.Option(help="more resources it is not for")] = None,
     max_cost: Annotated[Many, typer.Option(help="CURRENCY:MINOR_UNITS, less")] = None,
     max_tier: Annotated[int | None, typer.Option(min=0, max=5)] = None,
-    max_calls: Annotated[int | None, typer.Option(min=1)] = None,
+    max_calls: Annotated[int | None, typer.Option(min=1, max=MAX_AMOUNT)] = None,
     hours: Annotated[int | None, typer.Option(min=1, max=720)] = None,
 ) -> None:
     """Sign a link below another: never wider. Prints its id; what is left out is the parent's."""
@@ -294,7 +309,7 @@ def show(
         for row in rows:
             indent = "  " * (row["depth"] - 1)
             state = row["refused"] or f"tier ≤ {row['max_tier']}, {', '.join(row['operations'])}"
-            typer.echo(f"{indent}{row['id']}  {row['from']} → {row['to']}  {state}")
+            typer.echo(printable(f"{indent}{row['id']}  {row['from']} → {row['to']}  {state}"))
     for name in faults:
         typer.echo(f"`{name}` is no delegation of that id", err=True)
 

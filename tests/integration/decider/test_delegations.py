@@ -230,6 +230,27 @@ async def test_wrong_words_are_told(desk: DelegationDesk) -> None:
     assert "not in the registry" in await desk.narrow("0" * 32, fails=True)
 
 
+NO_LINK = (
+    (("--max-cost", f"USD:{1 << 63}"), "minor units"),
+    (("--max-cost", "USD:-1"), "CURRENCY:MINOR_UNITS"),
+    (("--max-cost", "USD:nan"), "CURRENCY:MINOR_UNITS"),
+    (("--max-cost", "USD:1.5"), "CURRENCY:MINOR_UNITS"),
+    (("--to", "refund-b\u043et"), "mixes latin and cyrillic letters"),
+    (("--to", "cafe\u0301"), "composed form"),
+    (("--to", "refund-bot\n0f3c  ana"), "nobody sees"),
+    (("--resource", "order:O1\u200b"), "nobody sees"),
+)
+
+
+async def test_link_with_a_limit_or_a_name_that_is_none_is_not_signed(desk: DelegationDesk) -> None:
+    """The tree is read by people: names that look alike, or make lines of their own, would mislead them."""
+    first = await desk.grant()
+    for words, why in NO_LINK:
+        assert why in await desk.narrow(first, *words, fails=True)
+    assert [row["id"] for row in await desk.rows()] == [first]
+    assert await desk.narrow(first, "--max-cost", "USD:1", "--resource", "order:O1")
+
+
 async def test_registry_takes_no_bytes_that_are_no_link_and_no_ring(desk: DelegationDesk) -> None:
     first = await desk.grant()
     nc = await connect(desk.ground.nats.settings(SETUP), "test")

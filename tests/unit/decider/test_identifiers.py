@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from decider.decision.envelope import Envelope, Refused, build_envelope
-from decider.identifiers import misleads
+from decider.identifiers import misleads, printable
 from licet.refusal import Reason
 from tests.unit.decider.test_decide import NOW, house, request
 from tests.worlds.decisions import REFUND_BOT, refund
@@ -51,3 +51,19 @@ def test_identifier_in_any_one_script_passes(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("text", ["", "O 1", "a/b", "\U0001f6d2"])
 def test_what_is_merely_odd_is_left_to_others(text: str) -> None:
     assert not misleads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("paid", "paid"),
+        ("caf\u00e9 \u6ce8\u6587", "caf\u00e9 \u6ce8\u6587"),
+        ("paid\n  risk_flags  none", "paid\\n  risk_flags  none"),
+        ("\x1b[2K\rRefund 1.00", "\\x1b[2K\\rRefund 1.00"),
+        ("\x9b2K", "\\x9b2K"),
+        ("O\u202e1", "O\\u202e1"),
+    ],
+)
+def test_text_for_a_terminal_stays_in_its_line_and_moves_nothing(text: str, shown: str) -> None:
+    """What a tool's facts say is read by approvers: it must not write lines of its own into their screen."""
+    assert printable(text) == shown
