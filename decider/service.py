@@ -18,10 +18,11 @@ from decider.decider import Decider
 from decider.decision.outcome import OutcomeReader
 from decider.in_force.beacon import BeaconPublisher
 from decider.meter import DecisionMeter
-from decider.peer import certified_peer, development_peer
 from decider.status import status_of
 from licet.call import MAX_REQUEST_BYTES
+from licet.clock import wall_ms
 from licet.log import log, of_trace
+from licet.peer import certified_peer, development_peer
 from licet.refusal import Reason, Refusal
 from licet.streams import ArtifactDamaged, StreamsError
 from licet.tracing import Tracing, extract
@@ -51,7 +52,7 @@ Identify = Callable[[Context], str]
 
 def identify_certified(context: Context) -> str:
     """Return the peer of an mTLS connection."""
-    return certified_peer(context.auth_context())
+    return certified_peer(context.auth_context(), now_ms=wall_ms())
 
 
 def identify_development(context: Context) -> str:

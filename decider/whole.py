@@ -12,8 +12,9 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from decider.peer import certified_peer
+from licet.clock import wall_ms
 from licet.intake import HALF_SENT_MS, Intake, bucket_of
+from licet.peer import certified_peer
 
 SILENCE: Final = "half a request, then silence"
 TOO_MANY: Final = "too many half-sent calls"
@@ -47,7 +48,7 @@ class Whole(grpc.GenericRpcHandler):
         return grpc.stream_unary_rpc_method_handler(whole, response_serializer=handler.response_serializer)
 
     async def _message(self, context: Any) -> bytes:
-        bucket = bucket_of(certified_peer(context.auth_context()), context.peer())
+        bucket = bucket_of(certified_peer(context.auth_context(), now_ms=wall_ms()), context.peer())
         if not self.intake.enter(bucket):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
         message: Any = None

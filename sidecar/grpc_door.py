@@ -15,11 +15,11 @@ import grpc
 from grpc import aio
 
 from licet.call import MAX_REQUEST_BYTES
-from licet.clock import elapsed_ms
+from licet.clock import elapsed_ms, wall_ms
 from licet.intake import HALF_SENT_MS, Intake, bucket_of
+from licet.peer import certified_peer, development_peer
 from licet.refusal import Reason, Refusal
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
-from sidecar.identity import certified_peer, development_peer
 from sidecar.outlet import Outlet, Unread
 from sidecar.patience import within
 from sidecar.status import CODES, details_of
@@ -70,7 +70,7 @@ _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 def identify_certified(context: Any, _pairs: Pairs) -> str:
     """Return the peer of an mTLS connection."""
-    return certified_peer(context.auth_context())
+    return certified_peer(context.auth_context(), now_ms=wall_ms())
 
 
 def identify_development(context: Any, pairs: Pairs) -> str:

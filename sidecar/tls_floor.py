@@ -2,7 +2,7 @@
 
 Guaranteed: with `require_tls_13` called before the first `import grpc`, no TLS 1.2 handshake of this process
 succeeds; a test holds a real one against it. A peer that came in below 1.3 all the same has no identity
-(`sidecar.identity`).
+(`licet.peer`).
 """
 
 import os

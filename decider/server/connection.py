@@ -9,6 +9,7 @@ not read.
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +18,6 @@ from urllib.parse import quote
 import grpc
 import ngh2
 
-from decider.peer import certified_peer
 from decider.server.call import (
     OK_HEADERS,
     OK_TRAILERS,
@@ -32,8 +32,10 @@ from decider.server.call import (
     status_headers,
 )
 from decider.server.context import Aborted, CallContext
+from licet.clock import wall_ms
 from licet.intake import HALF_SENT_MS, Intake, bucket_of
 from licet.log import log
+from licet.peer import CERTIFICATE, TLS_VERSION, URI_SANS, certified_peer
 
 logger = logging.getLogger(__name__)
 
@@ -105,9 +107,9 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         if tls is not None:
-            self._auth = auth_of(tls.getpeercert() or {})
+            self._auth = auth_of(tls)
         self._peer = peer_of(transport.get_extra_info("peername"))
-        self._bucket = bucket_of(certified_peer(self._auth), self._peer)
+        self._bucket = bucket_of(certified_peer(self._auth, now_ms=wall_ms()), self._peer)
         self._known.add(self)
         self._heard_at = self._loop.time()
         self._watch = self._loop.call_later(QUIET_S, self._look)
@@ -334,10 +336,15 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-def auth_of(certificate: Mapping[str, Any]) -> Mapping[str, Iterable[bytes]]:
-    """Return the names in a verified certificate as gRPC's auth context has them."""
-    names = tuple(str(name).encode() for _, name in certificate.get("subjectAltName", ()))
-    return {"x509_subject_alternative_name": names}
+def auth_of(tls: ssl.SSLObject) -> Mapping[str, Iterable[bytes]]:
+    """Return what is known of a verified peer, under the names of gRPC's auth context."""
+    names: Any = (tls.getpeercert() or {}).get("subjectAltName", ())
+    whole = tls.getpeercert(binary_form=True)
+    return {
+        URI_SANS: tuple(str(name).encode() for kind, name in names if kind == "URI"),
+        TLS_VERSION: ((tls.version() or "").encode(),),
+        CERTIFICATE: () if whole is None else (ssl.DER_cert_to_PEM_cert(whole).encode(),),
+    }
 
 
 def peer_of(name: Any) -> str:

@@ -30,9 +30,14 @@ class Wire:
     authority: Authority
 
     async def ask(
-        self, *uris: str, authority: Authority | None = None, claim: str = "", **fields: Any
+        self,
+        *uris: str,
+        authority: Authority | None = None,
+        claim: str = "",
+        dns: tuple[str, ...] = ("client",),
+        **fields: Any,
     ) -> Any:
-        chain, secret = (authority or self.authority).issue("client", *uris, dns=("client",))
+        chain, secret = (authority or self.authority).issue("client", *uris, dns=dns)
         credentials = grpc.ssl_channel_credentials(
             self.authority.file.read_bytes(), secret.read_bytes(), chain.read_bytes()
         )
@@ -128,3 +133,12 @@ async def test_development_identity_and_tls_exclude_one_another(ground: Ground, 
         ground.settings("", listen="0.0.0.0:0")
     with pytest.raises(ValueError, match="needs all of"):
         ground.settings("", tls_key_file=tmp_path)
+
+
+async def test_a_spiffe_id_that_is_no_uri_of_the_certificate_names_nobody(wire: Wire) -> None:
+    """Authorities that watch over URIs may sign any text as a host name."""
+    for uris, dns in (((), (REFUND_BOT,)), ((REFUND_BOT, "urn:x"), ())):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await wire.ask(*uris, dns=dns)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert (await wire.ask(REFUND_BOT, dns=("https://client",))).decision == DECISION_TYPE_ALLOW

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from grpc import aio
 
+from licet.clock import wall_ms
 from licet.metadata import DEV_IDENTITY, PERMIT
 from sidecar.descriptors import MAX_DESCRIPTORS
 from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified
@@ -114,6 +115,24 @@ async def test_an_expired_certificate_is_none(house: House) -> None:
         "old", AGENT, not_before=now - dt.timedelta(days=2), not_after=now - dt.timedelta(days=1)
     )
     assert await house.call(*old, house.permit()) == "UNAVAILABLE"
+
+
+async def test_a_certificate_that_ended_since_the_handshake_names_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a connection that stands, as after a handshake that resumes an earlier one (BoringSSL: for days)."""
+    certificate, key = house.authority.issue("agent", AGENT)
+    credentials = house.credentials(certificate, key)
+    async with aio.secure_channel(f"localhost:{house.port}", credentials) as channel:
+        call = channel.unary_unary(REFUND)
+        await call(refund().SerializeToString(), metadata=(house.permit(),), timeout=30)
+        monkeypatch.setattr("sidecar.grpc_door.wall_ms", lambda: wall_ms() + 2 * 86_400_000)
+        with pytest.raises(aio.AioRpcError) as refused:
+            await call(refund().SerializeToString(), metadata=(house.permit(),), timeout=30)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert house.world.journal.events[-1][1]["caller"] == ""
+        monkeypatch.undo()
+    assert await house.call(certificate, key, house.permit()) != "CALLER_UNKNOWN"
 
 
 SERVER = """
