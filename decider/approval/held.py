@@ -101,3 +101,10 @@ def end_hold(envelope: Envelope, reason: Reason, was: Verdict, in_force: InForce
     verdict.decision.hold_id = was.decision.hold_id
     verdict.decision.rule_ids.extend(was.decision.rule_ids)
     return verdict
+
+
+def unheld(envelope: Envelope, refusal: Refusal, was: Verdict, in_force: InForce, moment: Moment) -> Verdict:
+    """Return the denial of a call that rules would hold and nobody is asked about."""
+    verdict = deny(envelope, refusal, in_force, moment)
+    verdict.decision.rule_ids.extend(was.decision.rule_ids)
+    return verdict

@@ -3,8 +3,8 @@
 They live in the configuration stream, where only deciders write, under `licet.config.<env>.hold.<task>.<hold
 id>`: `record` is the hold's exact bytes, `answer.<person>` one signed answer, `told.<person>` that its event
 is out. Written-once by compare-and-set against *none*: of two at once one wins, and the other reads what the
-winner wrote. Replaced is only `<step>.asked` beside them, which names the hold that a step waits for now, for
-people to see. Reads go to the leader. A decider that restarts has lost nothing.
+winner wrote. Replaced is only `<step>.asked` beside them, which names the hold that a step is judged by now,
+for people to see. Reads go to the leader. A decider that restarts has lost nothing.
 """
 
 import hashlib
@@ -94,18 +94,21 @@ class Holds:
         """Store one person's answer; False where that person has answered already. Raises `StreamsError`."""
         return await self._write_once(self._answer_of(hold, approver), canonical(signed))
 
-    async def ask(self, hold: Hold) -> None:
-        """Note that this is the hold its step waits for now. Raises `StreamsError`.
+    async def ask(self, hold: Hold, *, again: bool = False) -> None:
+        """Note that this is the hold its step is judged by now. Raises `StreamsError`.
 
-        For people alone: no decision reads it, and of two deciders at once either's word may stand.
+        `again`: only where another one stands noted. For people alone: no decision reads it, and of two
+        deciders at once either's word may stand.
         """
         subject, body = self._asked(hold), hold.hold_id.encode()
         stored = await read_last(self._publisher.nc, self._stream, subject)
+        if stored is None and again:
+            return
         if stored is None or stored.data != body:
             await replace_last(self._publisher, subject, body, stored.seq if stored is not None else 0)
 
     async def is_superseded(self, hold: Hold) -> bool:
-        """Tell whether the step waited for another hold when it last waited. Raises `StreamsError`."""
+        """Tell whether the step was judged by another hold when it last was by any. Raises `StreamsError`."""
         asked = await self._read(self._asked(hold))
         return asked is not None and asked != hold.hold_id.encode()
 

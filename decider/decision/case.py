@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from decider.approval.held import end_hold
+from decider.approval.held import end_hold, unheld
 from decider.approval.holds import TooManyHolds
-from decider.approval.votes import HoldState, Tally, bench_of, tally
+from decider.approval.votes import HoldState
 from decider.decision.admit import admit, admit_facts
-from decider.decision.answer import link_asked, response_of, trace_verdict
+from decider.decision.answer import response_of, trace_verdict
 from decider.decision.decide import (
     decide,
     kept_out,
@@ -34,11 +34,11 @@ from decider.decision.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop
 from decider.decision.mint import PERMITTING, mint
 from decider.decision.modify import Edited, changes_by, narrowed
 from decider.decision.parts import Parts, Track
-from decider.decision.record import KINDS, MANY_DENIALS, asked_fields, failure_event, verdict_event
+from decider.decision.people import people_of
+from decider.decision.record import KINDS, MANY_DENIALS, failure_event, verdict_event
 from decider.decision.rounds import Standing, standing_of
 from decider.decision.verdict import Facts, Moment, Verdict, deny
 from decider.in_force.in_force import InForce
-from decider.notices.notice import NoticeKind, notice_of
 from decider.policy.candidate import Opinion, opinion
 from decider.policy.cedar import Narrowable, RuleCall
 from decider.policy.rule_call import rule_call
@@ -47,7 +47,6 @@ from decider.relations.relation import related
 from decider.tokens.token import User
 from licet import telemetry
 from licet.call import left_out_mark
-from licet.event import EventKind
 from licet.flood import FloodRecord
 from licet.journal import Sealing, SpoolError
 from licet.log import log
@@ -255,12 +254,17 @@ class Case:
         seen: Seen,
     ) -> Verdict | Edited | Refusal:
         """Look how the hold stands: nobody was asked yet, people answer, or they have answered."""
+        assert held.hold is not None
         try:
-            people = await self._people(held, envelope, in_force)
+            people = await people_of(
+                self.parts, held.hold, envelope, in_force, self.moment, k_tool=self.k_tool, track=self.track
+            )
         except TooManyHolds as error:
             return deny(envelope, Refusal(Reason.QUOTA_EXCEEDED, str(error)), in_force, self.moment)
         except (StreamsError, SpoolError) as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
+        if isinstance(people, Refusal) and people.reason is Reason.SPENT:
+            return unheld(envelope, people, held, in_force, self.moment)
         if isinstance(people, Refusal):
             return Refusal(Reason.INTERNAL, f"the stored hold cannot be read: {people.detail}")
         if people.state is HoldState.OPEN:
@@ -275,21 +279,6 @@ class Case:
         self.asked_rules = self.asked_rules[0] if self.asked_rules else call, lifted
         evaluation = in_force.bundle.rules.evaluate(call, lifted=lifted)
         return resume(envelope, facts, evaluation, people, in_force=in_force, moment=self.moment, seen=seen)
-
-    async def _people(self, held: Verdict, envelope: Envelope, in_force: InForce) -> Tally | Refusal:
-        assert held.hold is not None
-        stored, new = await self.parts.holds.ensure(held.hold)
-        if new:
-            fields = asked_fields(held.hold, envelope, self.k_tool, self.moment.decision_id)
-            await self.parts.journal.append(EventKind.APPROVAL_REQUESTED, **fields)
-            self.parts.announcer.tell(notice_of(NoticeKind.REQUESTED, held.hold))
-        else:
-            link_asked(self.track, stored)
-        answers = () if new else await self.parts.holds.answers(held.hold)
-        found = tally(stored, answers, bench_of(in_force, self.moment.now_ms), held.hold.hold_id)
-        if isinstance(found, Tally) and found.state is HoldState.OPEN:
-            await self.parts.holds.ask(found.hold)
-        return found
 
     async def _standing(self, envelope: Envelope, house: House, in_force: InForce) -> Standing:
         if not (envelope.method.guarded and envelope.method.spends):

@@ -151,6 +151,9 @@ async def test_facts_that_changed_since_make_another_hold(house: House) -> None:
     assert await states(open_only=True) == {changed.hold_id: waits}
     house.finance.orders["O1"] = before  # what lena approved is so again
     assert house.permit(await house.decide(refund(minor=82_000))).hold_id == hold.hold_id
+    lifted = approvals_pb2.HOLD_STATE_LIFTED
+    assert await states(open_only=False) == {hold.hold_id: lifted, changed.hold_id: replaced}
+    assert await states(open_only=True) == {}
 
 
 @pytest.mark.negative(37)
