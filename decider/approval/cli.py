@@ -8,7 +8,7 @@ talk to stderr. Exit status: 0 done, 1 not done, 2 wrong usage.
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +18,7 @@ import grpc
 import typer
 
 from decider.channel import ChannelError, open_channel
+from decider.identifiers import printable
 from licet.clock import wall_ms
 from licet.hold import named_hold
 from licet.keyfile import KeyFileError, read_signing_key
@@ -31,6 +32,13 @@ from licet.v1.hold_pb2 import Approval, ApprovalAnswer, Hold
 app: Final = typer.Typer(
     no_args_is_help=True, help="See what waits for people, and answer.", pretty_exceptions_show_locals=False
 )
+
+_HINTS: Final = {
+    grpc.StatusCode.UNAUTHENTICATED: ": set LICET_TLS_*_FILE, or LICET_IDENTITY where there is no TLS",
+    grpc.StatusCode.PERMISSION_DENIED: ": is the key yours, in the key set with this role, not revoked, and"
+    " this your first answer to the hold?",
+}
+"""What to look at, by how a call ended."""
 
 TIMEOUT_S: Final = 10.0
 KEY_PREFIX: Final = "approver-"
@@ -86,7 +94,8 @@ class _Desk:
 def _said(error: grpc.RpcError) -> str:
     code: Any = getattr(error, "code", lambda: None)()
     details: Any = getattr(error, "details", lambda: "")()
-    return f"{DOMAIN}: {details or 'no answer'} ({code.name if code else 'UNKNOWN'})"
+    hint = _HINTS.get(code, "")
+    return f"{DOMAIN}: {details or 'no answer'} ({code.name if code else 'UNKNOWN'}){hint}"
 
 
 def _hold(status: approvals_pb2.HoldStatus) -> Hold:
@@ -97,7 +106,8 @@ def _state(status: approvals_pb2.HoldStatus) -> str:
     return approvals_pb2.HoldState.Name(status.state).removeprefix("HOLD_STATE_").lower()
 
 
-def _row(status: approvals_pb2.HoldStatus) -> dict[str, Any]:
+def row_of(status: approvals_pb2.HoldStatus) -> dict[str, Any]:
+    """Return a hold as JSON shows it."""
     hold = _hold(status)
     return {
         "hold_id": hold.hold_id,
@@ -118,7 +128,12 @@ def _row(status: approvals_pb2.HoldStatus) -> dict[str, Any]:
     }
 
 
-def _show(row: dict[str, Any]) -> Iterator[str]:
+def lines_of(row: dict[str, Any]) -> Iterator[str]:
+    """Yield what an approver reads, one line for each: no fact of a tool makes a line of its own."""
+    return map(printable, _lines(row))
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
     yield str(row["text"])
     for name in (
         "hold_id",
@@ -136,7 +151,8 @@ def _show(row: dict[str, Any]) -> Iterator[str]:
         if row[name]:
             yield f"  {name:<11} {', '.join(row[name])}"
     for name, value in sorted(row["facts"].items()):
-        yield f"  fact        {name} = {value}"
+        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield f"  fact        {name} = {said}"
 
 
 @app.callback()
@@ -152,21 +168,20 @@ def list_holds(
     as_json: AsJson = False,
 ) -> None:
     """Show what waits, newest first."""
-    rows = [_row(one) for one in _Desk(decider, identity).holds(open_only=not everything)]
+    rows = [row_of(one) for one in _Desk(decider, identity).holds(open_only=not everything)]
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for row in rows:
-        typer.echo(
-            f"{row['hold_id'][:12]}  {row['state']:<8} {row['text'][:60]:<60} {', '.join(row['waits_for'])}"
-        )
+        text, waits_for = printable(row["text"])[:60], ", ".join(row["waits_for"])
+        typer.echo(f"{row['hold_id'][:12]}  {row['state']:<8} {text:<60} {waits_for}")
 
 
 @app.command()
 def show(hold_id: HoldId, decider: Decider, identity: Identity = "", as_json: AsJson = False) -> None:
     """Show one hold with everything an answer is about."""
-    row = _row(_Desk(decider, identity).find(hold_id))
-    typer.echo(json.dumps(row, indent=2, ensure_ascii=False) if as_json else "\n".join(_show(row)))
+    row = row_of(_Desk(decider, identity).find(hold_id))
+    typer.echo(json.dumps(row, indent=2, ensure_ascii=False) if as_json else "\n".join(lines_of(row)))
 
 
 @app.command()
@@ -289,9 +304,12 @@ def _answer(
         _fail(str(error))
     who = approver or signing.key_id.removeprefix(KEY_PREFIX)
     chosen = _role(hold, role)
+    fault = why_not(hold, who, chosen, status.approvers)
+    if fault:
+        _fail(f"nothing is signed: {fault}")
     verb = ApprovalAnswer.Name(answer).removeprefix("APPROVAL_ANSWER_").lower()
     if not yes:
-        typer.echo("\n".join(_show(_row(status))), err=True)
+        typer.echo("\n".join(lines_of(row_of(status))), err=True)
         typer.confirm(f"{verb} this as `{who}`, {chosen}?", abort=True, err=True)
     now_ms = wall_ms()
     payload = Approval(
@@ -315,6 +333,19 @@ def _answer(
     typer.echo(f"{hold.hold_id[:12]}  {_state(after)}", err=True)
 
 
+def why_not(hold: Hold, who: str, role: str, approvers: Collection[str]) -> str:
+    """Return why an answer of `who` in `role` could not count, as far as the hold says it; empty for nothing.
+
+    The decider judges it again: what it refuses after this is the key, its role, or a second answer.
+    """
+    if who in hold.excluded_approvers:
+        return f"`{who}` has a part in this call: it is for others to answer"
+    if who in approvers:
+        return f"`{who}` has approved it already"
+    asked = sorted({need.role for need in hold.requirements})
+    return "" if role in asked else f"nobody asks for `{role}` here: --role {' | '.join(asked)}"
+
+
 def _role(hold: Hold, role: str) -> str:
     asked = sorted({need.role for need in hold.requirements})
     if role:
@@ -334,7 +365,7 @@ def watch(
     desk, seen = _Desk(decider, identity), dict[str, str]()
     while True:
         for status in reversed(desk.holds(open_only=False)):
-            row = _row(status)
+            row = row_of(status)
             if seen.get(row["hold_id"]) != row["state"]:
                 seen[row["hold_id"]] = row["state"]
                 typer.echo(json.dumps(row, ensure_ascii=False))
