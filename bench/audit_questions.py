@@ -138,8 +138,10 @@ def forget(engine: Engine, directory: Path) -> None:
 
 
 def asked(engine: Engine, question: Question, given: dict[str, str]) -> tuple[float, Answer]:
-    """Ask once, with what must be given and else the defaults; return milliseconds and what it gave."""
-    needed = {one.name: given[one.name] for one in question.parameters if one.default is None}
+    """Ask once, with what must be given, and the moment; return milliseconds and what it gave."""
+    needed = {
+        one.name: given[one.name] for one in question.parameters if one.default is None or one.name == "at"
+    }
     parameters = question.values(needed)
     request = statement(question.sql.encode(), b"", default_format="TSV", parameters=parameters)
     started = time.perf_counter()

@@ -1,5 +1,6 @@
 """Every question is also an SQL view and a panel, and all three give one answer."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from audit.asking.ask import Question, ask, questions
 from audit.store.migrate import Layout
 from audit.store.sheet import EVENTS
 from audit.store.stored import House, Stored
+from decider.approval.votes import HOLD_LIFE_MS
 from licet.event import EventKind
 from tests.integration.audit.conftest import make_store
 from tests.worlds.panels import panel_of
@@ -147,13 +149,18 @@ ENDINGS: tuple[tuple[EventKind, dict[str, Any]], ...] = (
 )
 
 
+def put_hold(store: Any, event: Any, seq: int, number: int, **fields: Any) -> None:
+    """Store what happened to the hold, and to the step, of this number."""
+    step = {"hold_id": f"{number:032x}", "spend_id": f"{number:032x}"}
+    body = event(seq, **{"decision": "", "reason": "", **step, **fields})
+    insert(store, [Stored("LICET_AUDIT_dev", DECIDER_SUBJECT, seq, time.time_ns() // 1000, body)])
+
+
 def test_a_hold_is_open_until_something_ends_it_and_says_who_answered(store: Any, event: Any) -> None:
     now_us = time.time_ns() // 1000
 
     def put(seq: int, kind: EventKind, number: int, **fields: Any) -> None:
-        step = {"hold_id": f"{number:032x}", "spend_id": f"{number:032x}"}
-        said = {"kind": kind, "decision": "", "reason": "", **step, **fields}
-        insert(store, [Stored("LICET_AUDIT_dev", DECIDER_SUBJECT, seq, now_us, event(seq, **said))])
+        put_hold(store, event, seq, number, kind=kind, time_us=now_us, **fields)
 
     for number in range(len(ENDINGS)):
         put(2 * number + 1, EventKind.APPROVAL_REQUESTED, number)
@@ -165,6 +172,45 @@ def test_a_hold_is_open_until_something_ends_it_and_says_who_answered(store: Any
         put(100 + number, kind, number, **fields)
     [newer] = ask(store.client, "holds-open", {}).rows  # of the last step: it says something else now
     assert newer[0] == "f" * 32
+
+
+def test_holds_are_those_that_waited_at_the_moment_and_none_outlives_its_day(store: Any, event: Any) -> None:
+    now_us, hour_us = time.time_ns() // 1000, HOUR_MS * 1000
+
+    def open_at(hours_ago: float) -> list[tuple[str, int]]:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime((now_us - hours_ago * hour_us) / 1_000_000))
+        found = ask(store.client, "holds-open", {"at": at}).rows
+        return [(hold_id[-1], round(age_s / 3600)) for hold_id, _, age_s, *_ in found]
+
+    for seq, (number, hours_ago, kind) in enumerate(
+        (
+            (1, 40, EventKind.APPROVAL_REQUESTED),
+            (1, 17, EventKind.APPROVAL_VOTED),  # in its 23rd hour; no decider lived to see it end
+            (1, 16.5, EventKind.DECISION_HELD),  # asked for again
+            (2, 20, EventKind.APPROVAL_REQUESTED),
+            (2, 10, EventKind.DECISION_ALLOWED),
+            (3, 5, EventKind.APPROVAL_REQUESTED),
+        ),
+        start=1,
+    ):
+        time_us = int(now_us - hours_ago * hour_us)
+        put_hold(store, event, seq, number, kind=kind, time_us=time_us, approvals=["lena"])
+    assert open_at(41) == []
+    assert open_at(30) == [("1", 10)]
+    assert open_at(17) == [("1", 23), ("2", 3)]
+    assert open_at(12) == [("2", 8)]
+    assert open_at(7) == []
+    assert open_at(0) == [("3", 5)]
+    assert [row[0][-1] for row in ask(store.client, "holds-open", {}).rows] == ["3"]
+
+
+def test_holds_are_looked_for_as_far_back_as_one_can_last() -> None:
+    """An hour more, for clocks; and what is said of a hold up to its end, of one that began just before."""
+    hours = HOLD_LIFE_MS // HOUR_MS + 1
+    assert set(re.findall(r"moment - INTERVAL (\d+) HOUR", questions()["holds-open"].sql)) == {
+        str(hours),
+        str(2 * hours),
+    }
 
 
 @pytest.mark.parametrize("cluster", ["", "main"])
@@ -180,4 +226,4 @@ def test_making_the_views_again_follows_a_question_that_changed(store: Any) -> N
     store.client.command("CREATE VIEW ask_holds_open AS SELECT 1 AS old")
     views.make(store.client, Layout())
     views.make(store.client, Layout())
-    assert "hold_id" in {row[0] for row in store.rows("DESCRIBE TABLE ask_holds_open")}
+    assert store.rows("SELECT hold_id FROM ask_holds_open(at = '2100-01-01 00:00:00')") == []
