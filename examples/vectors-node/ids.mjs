@@ -55,12 +55,14 @@ export function uuid7(now, random) {
 /** @param {any} vector @returns {string[]} */
 export function checkId(vector) {
   const hex = (/** @type {string} */ text) => Buffer.from(text, "hex");
-  const made = {
+  /** @type {Record<string, () => string>} */
+  const makers = {
     spend: () => spendId(["environment", "tenant", "audience", "agent", "task_id", "call_id"].map((part) => vector[part])),
     hold: () => holdId1(vector.spend_id, hex(vector.call_digest), vector.requirements, vector.facts_json),
     "hold-v2": () => holdId(hex(vector.hold)),
     event: () => eventHash(hex(vector.prev_hash), hex(vector.event)),
     uuid7: () => uuid7(BigInt(vector.now_ms), hex(vector.random)),
-  }[/** @type {string} */ (vector.id)]?.();
+  };
+  const made = makers[vector.id]?.();
   return made === vector.expected ? [] : [`made ${made}`];
 }
