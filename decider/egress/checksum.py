@@ -135,6 +135,7 @@ def _de_tax_id(found: str) -> bool:
 
 
 def _de_social_security(found: str) -> bool:
+    found = found.replace(" ", "")
     letter = f"{ord(found[8]) - 64:02d}"
     number = found[:8] + letter + found[9:]
     weights = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)

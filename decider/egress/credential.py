@@ -57,6 +57,8 @@ _COUNTING: Final = re.compile(r"(?i)0?123456789(?:0|abc)|abcdefghijk")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CODE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:\(|\[|$)|^[\w./-]+\.[a-z]{2,4}$")
 _KEBAB: Final = re.compile(r"^(?:[a-z]{2,}[0-9]{0,3}|[0-9]+)(?:[-_.](?:[a-z]{2,}[0-9]{0,3}|[0-9]+))+$")
+_COMPOUND: Final = re.compile(r"(?:[A-Za-z]+|[0-9]+)(?:[-_./](?:[A-Za-z]+|[0-9]+))+$")
+"""`SHA-256-hashed`, `2031-03-04`: words and numbers joined."""
 _MIN_ENTROPY: Final = 3.0
 _MIN_LENGTH: Final = 8
 _MAX_LENGTH: Final = 4_096
@@ -132,6 +134,14 @@ def _assigned(groups: tuple[str, ...]) -> bool:
     return secret_name(name) and credential(value)
 
 
+def _told(groups: tuple[str, ...]) -> bool:
+    """What a sentence says a password is: no word of the language, no place, nothing that words make up."""
+    value = groups[-1].rstrip(".,;:!?)")
+    if "://" in value or re.search(r"@[\w-]+\.\w", value) or _COMPOUND.match(value):
+        return False
+    return credential(value) and bool(re.search(r"[0-9!@#$%^&*+=~?]", value))
+
+
 def _issued(groups: tuple[str, ...]) -> bool:
     """Nothing that documentation writes in place of a key, and no alphabet."""
     return not_placeholder(groups) and not _DOCUMENTED.search(groups[-1])
@@ -162,6 +172,8 @@ def secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or not _NOT_SECRET.isdisjoint(words):
         return False
+    if words[-2:] == ["key", "base"]:
+        words.pop()  # Rails' `secret_key_base`
     last = words[-1]
     if last in _SECRET_WORDS or last.endswith(("password", "passwd", "apikey")):
         return True
@@ -170,7 +182,9 @@ def secret_name(name: str) -> bool:
 
 def credential(value: str) -> bool:
     """Say whether a value is long, varied and mixed enough to be a credential."""
-    value = value.strip()
+    value = value.strip().rstrip(";,")
+    if "(" not in value:
+        value = value.rstrip(")")  # `if (password !== again)` compares; `(key: s3cret…)` is in brackets
     if (
         not _MIN_LENGTH <= len(value) <= _MAX_LENGTH
         or not not_placeholder((value,))
@@ -201,6 +215,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "not_placeholder": not_placeholder,
         "not_word": _not_word,
         "stellar": _stellar,
+        "told": _told,
         "user_password": _user_password,
         "varied": _varied,
         "wif": _wif,

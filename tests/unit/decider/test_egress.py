@@ -232,6 +232,32 @@ def test_key_of_a_provider_is_found_and_what_only_begins_like_one_is_not(
     assert f"secret:{rule}" not in inspect_text(f"use {alike} for it").flags
 
 
+@pytest.mark.parametrize(
+    ("told", "harmless"),
+    [
+        (
+            "The password for the admin console is Tr0ub4dor&9xplain.",
+            "The password for the room is on the back.",
+        ),
+        (
+            "Das Passwort für das Portal lautet kX9!vbn2Lq",
+            "Das Passwort für das Portal lautet wie letztes Mal",
+        ),
+        ("password for admin: kX9!vbn2Lq", "The password is SHA-256-hashed before it is stored"),
+        (f"SECRET_KEY_BASE={'3f8a1c0b9d2e' * 8}", "if (user.password !== confirmPassword) return;"),
+        (
+            "Authorization: SSWS 00Q7x-9aKt2LmR4vBz8YcWdE1fGh3JkNpSuTq5Xo_V",
+            "SSWS 0017 is the number of the form",
+        ),
+        ("Rentenversicherungsnummer 15 070649 C 103", "Rentenversicherungsnummer 15 070649 C 104"),
+        ("from 203.0.113.77, http://203.0.113.78/", "Mozilla/5.0 AppleWebKit/537.36 Chrome/124.0.0.0"),
+    ],
+)
+def test_what_a_sentence_tells_is_found_and_its_harmless_like_is_not(told: str, harmless: str) -> None:
+    assert {"secret", "personal"} & set(inspect_text(told).flags)
+    assert not {"secret", "personal"} & set(inspect_text(harmless).flags)
+
+
 def test_credential_in_a_field_named_for_one_is_found() -> None:
     assert "secret:secret-field" in inspect_fields({"user.password": ["corr3ct-Horse!battery"]}).flags
     assert inspect_fields({"user.password_hint": ["my first dog"]}).flags == ()

@@ -24,6 +24,8 @@ TEXTS = (
     "ab-",
     "1.1.",
     "key=",
+    "password for a ",
+    "password is a1b2c3d4! ",
     "&#",
     "%",
     "QUJD",
