@@ -19,6 +19,7 @@ import typer
 
 from decider.channel import ChannelError, open_channel
 from decider.identifiers import printable
+from licet.catalog.money import spell_amount
 from licet.clock import wall_ms
 from licet.hold import named_hold
 from licet.keyfile import KeyFileError, read_signing_key
@@ -123,6 +124,10 @@ def row_of(status: approvals_pb2.HoldStatus) -> dict[str, Any]:
         "approvers": list(status.approvers),
         "excluded": list(hold.excluded_approvers),
         "risk_flags": list(hold.risk_flags),
+        "amount_minor": hold.amount_minor,
+        "currency": hold.currency,
+        "costs": {cost.name: cost.amount for cost in hold.costs},
+        "changes": [{"path": one.path, "asked": one.asked, "now": one.now} for one in hold.changes],
         "facts": json.loads(hold.facts_json or "{}"),
         "expires_at": datetime.fromtimestamp(hold.expires_at_ms / 1000, UTC).isoformat(timespec="seconds"),
     }
@@ -150,6 +155,12 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
     for name in ("waits_for", "approvers", "excluded", "risk_flags"):
         if row[name]:
             yield f"  {name:<11} {', '.join(row[name])}"
+    if row["currency"]:
+        yield f"  cost        {spell_amount(row['amount_minor'], row['currency'])} {row['currency']}"
+    for name, amount in row["costs"].items():
+        yield f"  cost        {amount} {name}"
+    for change in row["changes"]:
+        yield f"  narrowed    {change['path']}: {change['asked']} → {change['now']}"
     for name, value in sorted(row["facts"].items()):
         said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield f"  fact        {name} = {said}"

@@ -11,7 +11,7 @@ from licet.hold import HOLD_VERSION, Requirement, hold_id
 from licet.refusal import MESSAGE, Reason, Refusal
 from licet.tier import CallClass
 from licet.v1.decision_pb2 import DecisionType
-from licet.v1.hold_pb2 import Hold, HoldRequirement
+from licet.v1.hold_pb2 import Hold, HoldChange, HoldCost, HoldRequirement
 
 CATALOG_RULE: Final = "catalog-approvers"
 """The rule id under which the catalog's own demand for approvers stands."""
@@ -76,12 +76,33 @@ def held(
         audience=envelope.catalog.audience,
         risk_flags=sorted(envelope.risk_flags),
         traceparent=moment.traceparent,
+        costs=_costs(envelope),
+        changes=[HoldChange(path=one.path, asked=one.asked, now=one.now) for one in envelope.changes],
     )
+    if _shows_money(envelope):
+        hold.amount_minor, hold.currency = envelope.money or (0, "")
     hold.hold_id = hold_id(hold)
     decision.hold_id = hold.hold_id
     decision.reason = MESSAGE[Reason.HELD]
     roles = ", ".join(f"{need.quorum} × {need.role}" for need in hold.requirements)
     return Verdict(decision, Refusal(Reason.HELD), roles, hold)
+
+
+def _shows_money(envelope: Envelope) -> bool:
+    """Tell whether approvers are told the amount: where there is one, of 64 bits, that is not sensitive."""
+    money = envelope.method.money
+    if envelope.money is None or money is None or not -(1 << 63) <= envelope.money[0] < 1 << 63:
+        return False
+    return not {money.amount, money.currency} & envelope.method.sensitive
+
+
+def _costs(envelope: Envelope) -> list[HoldCost]:
+    costs = envelope.method.costs_of(envelope.arguments) or {}
+    return [
+        HoldCost(name=name, amount=amount)
+        for name, amount in sorted(costs.items())
+        if -(1 << 63) <= amount < 1 << 63 and envelope.method.costs[name] not in envelope.method.sensitive
+    ]
 
 
 def _interested(envelope: Envelope, in_force: InForce) -> list[str]:

@@ -52,6 +52,15 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A field that was narrowed: what was asked and what it is now, as approvers may see it."""
+
+    path: str
+    asked: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """A call that may be decided."""
 
@@ -72,6 +81,8 @@ class Envelope:
     """Whether the tool serves the method, or what its facts are read from, otherwise than listed."""
     editors: tuple[str, ...] = ()
     """Who narrowed the call: authors of it, who may not approve it."""
+    changes: tuple[Change, ...] = ()
+    """What was narrowed of the call that was asked, in order."""
     links: tuple[Delegation, ...] = ()
     """The delegations the call rests on, first to last."""
 

@@ -6,19 +6,19 @@ POLICY_DENIED. The result is an envelope of its own, which is decided again in f
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import EncodeError, Message
 
-from decider.decision.envelope import Envelope, House, content_of
+from decider.decision.envelope import Change, Envelope, House, content_of
 from decider.in_force.in_force import InForce
 from decider.policy.cedar import Narrowable
 from decider.policy.terms import Terms
-from licet.call import Arguments, Plan
-from licet.catalog.method import MASK
+from licet.call import Arguments, EnumNumber, Plan
+from licet.catalog.method import ABSENT, MASK
 from licet.refusal import Reason, Refusal
 from licet.v1.bundle_pb2 import FieldChange
 from licet.v1.statement_pb2 import Scalar
@@ -68,9 +68,32 @@ def narrowed(envelope: Envelope, changes: Sequence[FieldChange], house: House) -
         call_digest=digest,
         risk_flags=(),
         flagged=frozenset(),
+        changes=(*envelope.changes, *_seen_changes(envelope, arguments, changes)),
     )
     refusal = _check(envelope, effective, frozenset(change.path for change in changes))
     return effective if refusal is None else refusal
+
+
+def _seen_changes(asked: Envelope, now: Arguments, changes: Iterable[FieldChange]) -> Iterator[Change]:
+    """Yield what approvers see of what was changed: a rule that masks a text must not show it to them."""
+    hides = asked.method.sensitive | asked.flagged
+    for change in changes:
+        path = change.path
+        before, after = (
+            (MASK, MASK) if path in hides else (_seen(one, path) for one in (asked.arguments, now))
+        )
+        yield Change(path, before, after)
+
+
+def _seen(arguments: Arguments, path: str) -> str:
+    value = arguments.leaf(path)
+    if value is None:
+        steps = tuple(path.split("."))
+        inner = sum(1 for leaf, _ in arguments.leaves() if leaf[: len(steps)] == steps)
+        return f"({inner} values)" if inner else ABSENT
+    if isinstance(value, str | bytes):
+        return f"({len(value)} {'characters' if isinstance(value, str) else 'bytes'})"
+    return value.name if isinstance(value, EnumNumber) else str(value)
 
 
 def _check(asked: Envelope, effective: Envelope, paths: frozenset[str]) -> Refusal | None:

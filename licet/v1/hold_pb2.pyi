@@ -79,6 +79,10 @@ class Hold(_message.Message):
     FACTS_JSON_FIELD_NUMBER: _builtins.int
     AUDIENCE_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    AMOUNT_MINOR_FIELD_NUMBER: _builtins.int
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    COSTS_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this message: 2. Doors read version 1 too, which is named by less."""
     hold_id: _builtins.str
@@ -115,6 +119,10 @@ class Hold(_message.Message):
     """W3C trace context of the decision that asked people first: what waits and resumes link to, in whatever
     process they run. Nothing is decided by it.
     """
+    amount_minor: _builtins.int
+    """Money that the arguments move, in minor units; where none is moved or shown, `currency` is empty."""
+    currency: _builtins.str
+    """ISO 4217 code."""
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoldRequirement]:
         """Which rule waits for which role, and how many of it."""
@@ -126,6 +134,14 @@ class Hold(_message.Message):
     @_builtins.property
     def risk_flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Risk flags."""
+
+    @_builtins.property
+    def costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoldCost]:
+        """What it costs beside money, by the catalog's names, sorted."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoldChange]:
+        """What rules and approvers narrowed of the call that was asked, in the order in which they did."""
 
     def __init__(
         self,
@@ -150,14 +166,74 @@ class Hold(_message.Message):
         facts_json: _builtins.str = ...,
         audience: _builtins.str = ...,
         traceparent: _builtins.str = ...,
+        amount_minor: _builtins.int = ...,
+        currency: _builtins.str = ...,
+        costs: _abc.Iterable[Global___HoldCost] | None = ...,
+        changes: _abc.Iterable[Global___HoldChange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "audience", b"audience", "call_digest", b"call_digest", "environment", b"environment", "excluded_approvers", b"excluded_approvers", "expires_at_ms", b"expires_at_ms", "facts_json", b"facts_json", "generation", b"generation", "hold_id", b"hold_id", "method", b"method", "principal", b"principal", "requirements", b"requirements", "resource", b"resource", "risk_flags", b"risk_flags", "spend_id", b"spend_id", "task_id", b"task_id", "tenant", b"tenant", "text", b"text", "traceparent", b"traceparent", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "amount_minor", b"amount_minor", "audience", b"audience", "call_digest", b"call_digest", "changes", b"changes", "costs", b"costs", "currency", b"currency", "environment", b"environment", "excluded_approvers", b"excluded_approvers", "expires_at_ms", b"expires_at_ms", "facts_json", b"facts_json", "generation", b"generation", "hold_id", b"hold_id", "method", b"method", "principal", b"principal", "requirements", b"requirements", "resource", b"resource", "risk_flags", b"risk_flags", "spend_id", b"spend_id", "task_id", b"task_id", "tenant", b"tenant", "text", b"text", "traceparent", b"traceparent", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Hold: _TypeAlias = Hold  # noqa: Y015
+
+@_typing.final
+class HoldCost(_message.Message):
+    """A cost that the catalog names."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, such as `tokens`."""
+    amount: _builtins.int
+    """How much."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        amount: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldCost: _TypeAlias = HoldCost  # noqa: Y015
+
+@_typing.final
+class HoldChange(_message.Message):
+    """One field that was narrowed. Numbers and names stand here as they are; of texts and bytes only how long they are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    ASKED_FIELD_NUMBER: _builtins.int
+    NOW_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """The argument: field names joined by dots."""
+    asked: _builtins.str
+    """What was asked."""
+    now: _builtins.str
+    """What it is now."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        asked: _builtins.str = ...,
+        now: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "now", b"now", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldChange: _TypeAlias = HoldChange  # noqa: Y015
 
 @_typing.final
 class HoldRequirement(_message.Message):

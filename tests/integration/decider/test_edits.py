@@ -8,7 +8,7 @@ from licet.refusal import Reason
 from licet.v1 import approvals_pb2
 from licet.v1.bundle_pb2 import FieldChange
 from licet.v1.decision_pb2 import DECISION_TYPE_DENY, DECISION_TYPE_HOLD, DECISION_TYPE_MODIFY
-from licet.v1.hold_pb2 import APPROVAL_ANSWER_APPROVE, APPROVAL_ANSWER_EDIT
+from licet.v1.hold_pb2 import APPROVAL_ANSWER_APPROVE, APPROVAL_ANSWER_EDIT, HoldChange
 from licet.v1.statement_pb2 import Scalar
 from tests.integration.decider.test_holds import desk_of, held
 from tests.worlds.decisions import TYPES, House, refund
@@ -34,6 +34,11 @@ async def test_edited_call_is_another_hold_that_its_editor_may_not_approve(house
     edited = await held(house)
     assert edited.hold_id != hold.hold_id
     assert edited.text == "Refund 500.00 USD for order O1"
+    assert [(hold.amount_minor, hold.currency), list(hold.changes)] == [(82_000, "USD"), []]
+    assert [(edited.amount_minor, edited.currency), list(edited.changes)] == [
+        (50_000, "USD"),
+        [HoldChange(path="amount.minor", asked="82000", now="50000")],
+    ]
     assert "omar" in edited.excluded_approvers
     assert await desk.refused(edited, "omar") == "APPROVAL_INVALID"
     status = await desk.answer(edited, "lena")

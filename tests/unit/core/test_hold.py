@@ -26,7 +26,7 @@ from licet.hold import (
 from licet.refusal import Reason, Refusal
 from licet.revocation import RevocationKind, Revocations
 from licet.strict import canonical
-from licet.v1.hold_pb2 import ApprovalAnswer, Hold, HoldRequirement
+from licet.v1.hold_pb2 import ApprovalAnswer, Hold, HoldChange, HoldCost, HoldRequirement
 from tests.worlds import permit as world
 from tests.worlds.permit import ENVIRONMENT, KEYS, NOW, REQUIREMENTS
 
@@ -62,17 +62,23 @@ SCALARS: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.CPPTYPE_UINT32: st.integers(0, 3),
     FieldDescriptor.CPPTYPE_UINT64: st.integers(0, 3),
     FieldDescriptor.CPPTYPE_INT64: st.integers(0, 3),
-    FieldDescriptor.CPPTYPE_MESSAGE: st.builds(
+}
+MESSAGES: dict[str, st.SearchStrategy[Any]] = {
+    "HoldRequirement": st.builds(
         HoldRequirement,
         rule_id=st.text(max_size=2),
         role=st.text(max_size=2),
         quorum=st.integers(0, 2),
     ),
+    "HoldCost": st.builds(HoldCost, name=st.text(max_size=2), amount=st.integers(-1, 1)),
+    "HoldChange": st.builds(
+        HoldChange, path=st.text(max_size=2), asked=st.text(max_size=2), now=st.text(max_size=2)
+    ),
 }
 
 
 def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
-    one = SCALARS[field.cpp_type]
+    one = MESSAGES[field.message_type.name] if field.message_type else SCALARS[field.cpp_type]
     if field.type == FieldDescriptor.TYPE_BYTES:
         one = st.binary(max_size=3)
     return st.lists(one, max_size=2) if field.is_repeated else one

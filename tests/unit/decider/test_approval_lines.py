@@ -4,7 +4,7 @@ import pytest
 
 from decider.approval.cli import lines_of, row_of, why_not
 from licet.v1.approvals_pb2 import HoldStatus
-from licet.v1.hold_pb2 import Hold, HoldRequirement
+from licet.v1.hold_pb2 import Hold, HoldChange, HoldCost, HoldRequirement
 
 HOLD = Hold(
     hold_id="0f" * 16,
@@ -42,6 +42,20 @@ def test_fact_of_a_tool_makes_no_line_of_its_own_and_takes_none_away(said: str) 
     assert [line for line in hostile if "note" not in line] == [line for line in honest if "note" not in line]
     assert len(hostile) == len(honest)
     assert all(line.isprintable() for line in hostile)
+
+
+def test_what_it_costs_and_what_was_narrowed_stand_beside_the_sentence() -> None:
+    hold = Hold(
+        amount_minor=82_000,
+        currency="USD",
+        costs=[HoldCost(name="tokens", amount=300)],
+        changes=[HoldChange(path="amount.minor", asked="820000", now="82000")],
+    )
+    row = row_of(HoldStatus(hold=hold.SerializeToString()))
+    assert {"  cost        820.00 USD", "  cost        300 tokens"} < set(lines_of(row))
+    assert "  narrowed    amount.minor: 820000 → 82000" in lines_of(row)
+    assert (row["amount_minor"], row["costs"]) == (82_000, {"tokens": 300})
+    assert not any("cost" in line for line in lines_of(row_of(HoldStatus(hold=HOLD.SerializeToString()))))
 
 
 @pytest.mark.parametrize(

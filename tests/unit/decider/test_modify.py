@@ -1,17 +1,19 @@
 """Narrowing a call: what rules may change of it, and that it stays the call that was asked."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decider.decision.envelope import Envelope, House, build_envelope
+from decider.decision.envelope import Change, Envelope, House, build_envelope
 from decider.decision.modify import changes_of, narrowed
 from decider.policy.cedar import Forbidden, Narrowable, RuleSet
 from decider.policy.rules import RulesError
 from decider.policy.terms import Terms
+from licet.catalog.method import MASK
 from licet.refusal import Reason, Refusal
 from licet.v1.bundle_pb2 import FieldChange
 from tests.unit.decider.test_decide import NOW, house, request
@@ -54,6 +56,35 @@ def test_amount_is_lowered_to_the_ceiling_and_all_else_stays(ground: House) -> N
     assert effective.spend_id == envelope.spend_id
     assert effective.call_digest != envelope.call_digest
     assert TYPES("IssueRefundRequest").FromString(effective.arguments.canonical).amount.minor == 2000
+
+
+def test_approvers_see_what_was_narrowed_and_no_text_that_a_rule_took_out(ground: House) -> None:
+    message = TYPES("IssueRefundRequest").FromString(refund(minor=5000))
+    message.reason, message.memo, message.kind = "call 555-0100", "for Ana", 1
+    message.lines.extend((1, 2))
+    how: dict[str, Mapping[str, Any]] = {
+        "amount.minor": {"at_most": 2000},
+        "reason": {"mask": True},
+        "memo": {"clear": True},
+        "kind": {"set": {"text": "REFUND_KIND_PARTIAL"}},
+        "lines": {"clear": True},
+    }
+    effective = narrowed(asked(ground, message.SerializeToString()), changed(how), ground)
+    assert isinstance(effective, Envelope), effective
+    assert effective.changes == (
+        Change("amount.minor", "5000", "2000"),
+        Change("reason", "(13 characters)", "(3 characters)"),
+        Change("memo", "(7 characters)", "(none)"),
+        Change("kind", "REFUND_KIND_FULL", "REFUND_KIND_PARTIAL"),
+        Change("lines", "(2 values)", "(none)"),
+    )
+    again = narrowed(effective, changed({"amount.minor": {"at_most": 1000}}), ground)
+    assert isinstance(again, Envelope)
+    assert again.changes == (*effective.changes, Change("amount.minor", "2000", "1000"))
+    flagged = replace(asked(ground), flagged=frozenset({"amount.minor"}))
+    hidden = narrowed(flagged, changed({"amount.minor": {"at_most": 2000}}), ground)
+    assert isinstance(hidden, Envelope)
+    assert hidden.changes == (Change("amount.minor", MASK, MASK),)
 
 
 @pytest.mark.parametrize(
