@@ -170,9 +170,9 @@ class DeciderProcess:
         current = self._configuration.current if self._configuration is not None else None
         return current.bundle.escalate_to if current is not None else self._settings.escalate_to
 
-    def _admit(self, peer: str) -> bool:
-        """Take one of a caller's quota for what is no decision."""
-        return self._quota.take(peer, elapsed_ms())
+    def _admit(self, peer: str, cost: int = 1) -> bool:
+        """Take so much of a caller's quota for what is no decision."""
+        return self._quota.take(peer, elapsed_ms(), cost)
 
     async def _open(self) -> None:
         """Become able to decide, and then serve. Raises what waiting does not mend."""
@@ -238,6 +238,9 @@ class DeciderProcess:
             identify=self._identify,
             wall_ms=wall_ms,
             way=self._way,
+            desks=self._settings.whose_desks(),
+            admit=self._admit,
+            owe=self._quota.owe,
         )
 
     async def _begun(self, house: House) -> House:
@@ -261,7 +264,7 @@ class DeciderProcess:
             listed=house.tasks,
             wall_ms=wall_ms,
         )
-        return TaskService(registry, identify=self._identify, way=self._way)
+        return TaskService(registry, identify=self._identify, way=self._way, admit=self._admit)
 
     def _task_key(self) -> SigningKey | None:
         path = self._settings.keys_dir / "task.key"

@@ -1,8 +1,9 @@
 """How much one caller may ask: a token bucket each, taken before any work.
 
-A decision costs one, and one more for each `REQUEST_BYTES` of its request. What it turns out to cost beside
-that is owed: one for each read of facts, one for each `READ_BYTES` that the egress check read past
-`READ_FREE_BYTES`. So a quota bounds work, about a millisecond of CPU for each token, and not only calls.
+A decision costs one, and one more for each `REQUEST_BYTES` of its request; so does whatever else a caller
+asks, of approvals and tasks. What it turns out to cost beside that is owed: one for each read of facts, one
+for each hold that was listed, one for each `READ_BYTES` that the egress check read past `READ_FREE_BYTES`. So
+a quota bounds work, about a millisecond of CPU for each token, and not only calls.
 
 Guarantees: over any time, a caller gets at most `burst` plus `per_second` for each second, and what it owes
 is taken from later ones; nobody owes more than `burst`; a call dearer than `burst` costs `burst`, so that
@@ -20,6 +21,8 @@ READ_BYTES: Final = 4 << 10
 READ_FREE_BYTES: Final = 16 << 10
 FACTS_COST: Final = 1
 """What a read of facts is owed for: a decision with facts takes about twice the CPU of one without."""
+HOLD_COST: Final = 1
+"""What each hold that is listed is owed for: three reads of the store, and the signatures of its answers."""
 
 
 def cost_of(request_bytes: int) -> int:

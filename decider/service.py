@@ -38,6 +38,8 @@ MAX_METADATA_BYTES: Final = 16 << 10
 
 SHA256_BYTES: Final = 32
 
+OVER_QUOTA: Final = Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up")
+
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
@@ -103,7 +105,7 @@ class DeciderService(decider_pb2_grpc.DeciderServiceServicer):
         """Return the peer of a call that is no decision, once its quota is taken."""
         peer = await self._peer(context)
         if not self._admit(peer):
-            await abort(context, Refusal(Reason.QUOTA_EXCEEDED, "the caller's quota is used up"), self._way())
+            await abort(context, OVER_QUOTA, self._way())
         return peer
 
     async def Decide(  # noqa: N802 - the name of the RPC

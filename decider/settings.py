@@ -47,8 +47,8 @@ def _served(value: object) -> object:
     return pairs
 
 
-def _registrars(value: object) -> object:
-    """Read `app/desk=t1+t2,app/ops=*`."""
+def _tenants(value: object) -> object:
+    """Read the tenants of applications, `app/desk=t1+t2,app/ops=*`."""
     if not isinstance(value, str):
         return value
     pairs: dict[str, frozenset[str]] = {}
@@ -113,6 +113,11 @@ class DeciderSettings(BaseSettings):
         default_factory=dict,
         description="who may register tasks, and for which tenants: app/desk=t1+t2,…; `*` is every",
     )
+    desks: Annotated[dict[str, frozenset[str]] | None, NoDecode] = Field(
+        default=None,
+        description="who sees and answers holds, and of which tenants: app/desk=t1+t2,…; `*` is every;"
+        " none set: every known peer, of all",
+    )
     webhooks_file: Path | None = Field(
         default=None, description="who is told of holds by signed webhooks, webhooks.yaml; none: nobody"
     )
@@ -156,8 +161,15 @@ class DeciderSettings(BaseSettings):
 
     def who_registers(self) -> dict[str, frozenset[str]]:
         """Return the tenants by SPIFFE id of the applications that may register tasks."""
+        return self._by_id(self.registrars)
+
+    def whose_desks(self) -> dict[str, frozenset[str]] | None:
+        """Return the tenants by SPIFFE id of the peers that holds are shown to; None: of all to all."""
+        return None if self.desks is None else self._by_id(self.desks)
+
+    def _by_id(self, named: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
         base = f"spiffe://{self.trust_domain}/{self.environment}/"
-        return {name if "://" in name else base + name: found for name, found in self.registrars.items()}
+        return {name if "://" in name else base + name: found for name, found in named.items()}
 
     @property
     def tls(self) -> bool:
@@ -171,7 +183,9 @@ class DeciderSettings(BaseSettings):
         if "tools" in read:
             read["tools"] = _tools(read["tools"])
         if "registrars" in read:
-            read["registrars"] = _registrars(read["registrars"])
+            read["registrars"] = _tenants(read["registrars"])
+        if "desks" in read:
+            read["desks"] = _tenants(read["desks"])
         if "served" in read:
             read["served"] = _served(read["served"])
         if "catalogs" in read:

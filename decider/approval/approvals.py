@@ -1,20 +1,25 @@
 """`licet.v1.ApprovalService`: people see what waits for them and answer.
 
 An answer counts by its signature over the hold's exact bytes, never by who brings it. It is stored once, its
-event is acknowledged before the reply, and the hold is judged again at every use. Listing needs an identity
-that the transport proved; holds name orders and people.
+event is acknowledged before the reply, and the hold is judged again at every use. Each method needs an
+identity that the transport proved, and its quota; holds name orders and people, so where desks are named a
+peer sees and answers those of its tenants alone, and others are not there for it.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from google.protobuf.message import Message
+
+from decider.approval.desks import Desks, may_see
 from decider.approval.holds import Holds
 from decider.approval.told import Teller
 from decider.approval.votes import HoldState, Tally, bench_of, read_answer, tally
 from decider.in_force.configuration import Configuration
 from decider.notices.announcer import Announcer
-from decider.service import Context, Identify, abort
+from decider.quota import HOLD_COST, cost_of
+from decider.service import OVER_QUOTA, Context, Identify, abort
 from licet.journal import Journal, SpoolError
 from licet.refusal import Reason, Refusal
 from licet.statement import canonical, strict_parse
@@ -27,7 +32,11 @@ STATES: Final = {state: approvals_pb2.HoldState.Value(f"HOLD_STATE_{state}") for
 
 
 class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
-    """The three methods."""
+    """The three methods.
+
+    `desks` says whom holds of which tenants are shown; `admit` takes so much of a caller's quota, `owe` takes
+    it of what the caller gets later.
+    """
 
     def __init__(
         self,
@@ -39,17 +48,26 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         identify: Identify,
         wall_ms: Callable[[], int],
         way: Callable[[], str],
+        desks: Desks,
+        admit: Callable[[str, int], bool],
+        owe: Callable[[str, int], None],
     ) -> None:
+        self._desks, self._admit, self._owe = desks, admit, owe
         self._holds, self._configuration = holds, configuration
         self._identify, self._wall_ms, self._way = identify, wall_ms, way
         self._teller = Teller(holds, journal, announcer)
 
-    async def _guarded(self, context: Context, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a method for a known peer; a store that gives no answer is UNAVAILABLE."""
-        if not self._identify(context):
+    async def _guarded(
+        self, context: Context, request: Message, work: Callable[[str], Awaitable[Any]]
+    ) -> Any:
+        """Run a method for a known peer within its quota; a store that gives no answer is UNAVAILABLE."""
+        peer = self._identify(context)
+        if not peer:
             await abort(context, Refusal(Reason.CALLER_UNKNOWN))
+        if not self._admit(peer, cost_of(request.ByteSize())):
+            await abort(context, OVER_QUOTA, self._way())
         try:
-            result = await work()
+            result = await work(peer)
         except (StreamsError, SpoolError) as error:
             result = Refusal(Reason.STORE_UNAVAILABLE, str(error))
         if isinstance(result, Refusal):
@@ -60,34 +78,38 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         self, request: approvals_pb2.ListHoldsRequest, context: Context
     ) -> approvals_pb2.ListHoldsResponse:
         """Return the holds, newest first."""
-        listed: list[Tally | Refusal] = await self._guarded(context, self._all)
+        listed: list[Tally | Refusal] = await self._guarded(context, request, self._all)
         shown = [one for one in listed if isinstance(one, Tally)]
         return approvals_pb2.ListHoldsResponse(
             holds=[status_of(one) for one in shown if not request.open_only or one.state is HoldState.OPEN]
         )
 
-    async def _all(self) -> list[Tally | Refusal]:
-        return [await self._tally(stored) for stored in await self._holds.listed()]
+    async def _all(self, peer: str) -> list[Tally | Refusal]:
+        listed = await self._holds.listed()
+        self._owe(peer, len(listed) * HOLD_COST)
+        return [await self._tally(stored, peer) for stored in listed]
 
     async def GetHold(  # noqa: N802 - the name of the RPC
         self, request: approvals_pb2.GetHoldRequest, context: Context
     ) -> approvals_pb2.GetHoldResponse:
         """Return one hold."""
-        found: Tally = await self._guarded(context, lambda: self._one(request.hold_id))
+        found: Tally = await self._guarded(context, request, lambda peer: self._one(request.hold_id, peer))
         return approvals_pb2.GetHoldResponse(hold=status_of(found))
 
     async def Answer(  # noqa: N802 - the name of the RPC
         self, request: approvals_pb2.AnswerRequest, context: Context
     ) -> approvals_pb2.AnswerResponse:
         """Store one person's answer."""
-        after: Tally = await self._guarded(context, lambda: self._answer(request.approval))
+        after: Tally = await self._guarded(
+            context, request, lambda peer: self._answer(request.approval, peer)
+        )
         return approvals_pb2.AnswerResponse(hold=status_of(after))
 
-    async def _one(self, hold_id: str) -> Tally | Refusal:
+    async def _one(self, hold_id: str, peer: str) -> Tally | Refusal:
         stored = await self._holds.find(hold_id)
-        return await self._tally(stored, hold_id) if stored is not None else _no_hold()
+        return await self._tally(stored, peer, hold_id) if stored is not None else _no_hold()
 
-    async def _tally(self, stored: bytes, hold_id: str | None = None) -> Tally | Refusal:
+    async def _tally(self, stored: bytes, peer: str, hold_id: str | None = None) -> Tally | Refusal:
         in_force = self._configuration.current
         if in_force is None:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
@@ -95,18 +117,20 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         first = tally(stored, (), bench, hold_id)
         if isinstance(first, Refusal):
             return first
+        if not may_see(peer, first.hold.tenant, self._desks):
+            return _no_hold()
         found = tally(stored, await self._holds.answers(first.hold), bench)
         waits = isinstance(found, Tally) and found.state in {HoldState.OPEN, HoldState.LIFTED}
         if isinstance(found, Tally) and waits and await self._holds.is_superseded(found.hold):
             return replace(found, state=HoldState.SUPERSEDED)
         return found
 
-    async def _answer(self, signed: Signed) -> Tally | Refusal:
+    async def _answer(self, signed: Signed, peer: str) -> Tally | Refusal:
         in_force = self._configuration.current
         if in_force is None:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
         named = strict_parse(Approval, signed.payload)  # to find the hold; verified against it below
-        before = await self._one(named.hold_id) if isinstance(named, Approval) else _no_hold()
+        before = await self._one(named.hold_id, peer) if isinstance(named, Approval) else _no_hold()
         if isinstance(before, Refusal):
             return before
         if before.state in _ENDED:
@@ -117,7 +141,7 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
             return Refusal(Reason.APPROVAL_INVALID, f"{vote.reason}: {vote.detail}")
         if not await self._holds.answer(before.hold, vote.approval.approver, signed):
             return Refusal(Reason.APPROVAL_INVALID, f"`{vote.approval.approver}` has answered already")
-        after = await self._tally(stored)
+        after = await self._tally(stored, peer)
         await self._teller.tell(vote, after)
         return after
 

@@ -8,9 +8,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from google.protobuf.message import Message
+
 from decider.in_force.configuration import Configuration
 from decider.in_force.in_force import InForce
-from decider.service import Context, Identify, abort
+from decider.quota import cost_of
+from decider.service import OVER_QUOTA, Context, Identify, abort
 from decider.task.registration import Desk, Registrars, judge_registration, may_register, same_registration
 from decider.task.task_store import TaskStore
 from decider.task.tasks import Tasks
@@ -122,15 +125,26 @@ class TaskRegistry:
 
 
 class TaskService(task_pb2_grpc.TaskServiceServicer):
-    """Transport in, transport out."""
+    """Transport in, transport out; `admit` takes so much of a caller's quota."""
 
-    def __init__(self, registry: TaskRegistry, *, identify: Identify, way: Callable[[], str]) -> None:
-        self._registry, self._identify, self._way = registry, identify, way
+    def __init__(
+        self,
+        registry: TaskRegistry,
+        *,
+        identify: Identify,
+        way: Callable[[], str],
+        admit: Callable[[str, int], bool],
+    ) -> None:
+        self._registry, self._identify, self._way, self._admit = registry, identify, way, admit
 
-    async def _guarded(self, context: Context, work: Callable[[str], Awaitable[T | Refusal]]) -> T:
+    async def _guarded(
+        self, context: Context, request: Message, work: Callable[[str], Awaitable[T | Refusal]]
+    ) -> T:
         peer = self._identify(context)
         if not peer:
             await abort(context, Refusal(Reason.CALLER_UNKNOWN))
+        if not self._admit(peer, cost_of(request.ByteSize())):
+            await abort(context, OVER_QUOTA, self._way())
         try:
             result = await work(peer)
         except (StreamsError, SpoolError) as error:
@@ -151,19 +165,19 @@ class TaskService(task_pb2_grpc.TaskServiceServicer):
         self, request: task_pb2.RegisterTaskRequest, context: Context
     ) -> task_pb2.RegisterTaskResponse:
         """Register a task."""
-        task = await self._guarded(context, lambda peer: self._registry.register(request, peer))
+        task = await self._guarded(context, request, lambda peer: self._registry.register(request, peer))
         return task_pb2.RegisterTaskResponse(task=task)
 
     async def CloseTask(  # noqa: N802 - the name of the RPC
         self, request: task_pb2.CloseTaskRequest, context: Context
     ) -> task_pb2.CloseTaskResponse:
         """End a task."""
-        task = await self._guarded(context, lambda peer: self._registry.close(request.task_id, peer))
+        task = await self._guarded(context, request, lambda peer: self._registry.close(request.task_id, peer))
         return task_pb2.CloseTaskResponse(task=task)
 
     async def GetTask(  # noqa: N802 - the name of the RPC
         self, request: task_pb2.GetTaskRequest, context: Context
     ) -> task_pb2.GetTaskResponse:
         """Show a task."""
-        task = await self._guarded(context, lambda peer: self._registry.show(request.task_id, peer))
+        task = await self._guarded(context, request, lambda peer: self._registry.show(request.task_id, peer))
         return task_pb2.GetTaskResponse(task=task)

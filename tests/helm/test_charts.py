@@ -349,20 +349,22 @@ def test_the_render_is_the_golden_one(helm: Helm, chart: str) -> None:
     assert done.stdout == golden.read_text("utf-8"), f"render it again into {golden} when the change is meant"
 
 
-def test_applications_that_register_tasks_are_named_with_their_tenants(helm: Helm) -> None:
+def test_applications_and_desks_are_named_with_their_tenants(helm: Helm) -> None:
     minimal = ("-f", str(CHARTS / "licet/ci/minimal-values.yaml"))
 
-    def told(*arguments: str) -> list[Object]:
+    def told(name: str, *arguments: str) -> list[str]:
         objects = helm.render("licet", *minimal, *arguments)
         [found] = [
             one for one in objects if one["kind"] == "StatefulSet" and "decider" in one["metadata"]["name"]
         ]
         variables: list[Object] = found["spec"]["template"]["spec"]["containers"][0]["env"]
-        return [one for one in variables if one["name"] == "LICET_REGISTRARS"]
+        return [one["value"] for one in variables if one["name"] == name]
 
-    assert told() == []
-    given = ("--set-json", 'decider.registrars={"app/desk":["t1","t2"],"app/ops":["*"]}')
-    assert [one["value"] for one in told(*given)] == ["app/desk=t1+t2,app/ops=*"]
+    for value, name in (("registrars", "LICET_REGISTRARS"), ("desks", "LICET_DESKS")):
+        assert told(name) == []
+        given = ("--set-json", f'decider.{value}={{"app/desk":["t1","t2"],"app/ops":["*"]}}')
+        assert told(name, *given) == ["app/desk=t1+t2,app/ops=*"]
+    assert told("LICET_DESKS", "--set-json", "decider.desks={}") == [""]  # nobody, not everybody
 
 
 def deployment(helm: Helm, *arguments: str) -> Object:
