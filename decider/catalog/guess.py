@@ -2,8 +2,8 @@
 
 Everything here comes from the tool: name, description, schema, annotations. A tool that lies can look
 harmless, so a guess is for the tool's owner to look at and never a decision. Each piece of evidence can raise
-the tier and none can lower it; MCP's `readOnlyHint` and `idempotentHint`, which only ever speak for a tool,
-are not heard at all. A method of which nothing is understood is taken for an external effect. Pure.
+the tier and none can lower it (which word of a name is its verb the description may help to say); MCP's
+`readOnlyHint` and `idempotentHint`, which only ever speak for a tool, are not heard at all. A method of which nothing is understood is taken for an external effect. Pure.
 """
 
 import re
@@ -21,16 +21,19 @@ DESTRUCTIVE_TIER: Final = 5
 
 _FINAL: Final = re.compile(
     r"(?<!non-)(?<!not )(?<!isn't )(?<!never )\b(?:permanently|irreversibl[ey]|destructive|cannot be undone"
-    r"|can(?:'|no)t be (?:undone|recovered|reverted))\b",
+    r"|can(?:'|no)t be (?:undone|recovered|reverted))\b"
+    r"|(?<!not )(?<!n't )(?<!without )(?<!never )(?<!avoid )\boverwrit(?:es?|ing)\b",
     re.IGNORECASE,
 )
+_LIVE: Final = re.compile(r"(?<!not )\b(?:in)?to (?:the )?production\b", re.IGNORECASE)
 _EXECUTES: Final = re.compile(
     r"\b(?:execut(?:e|es|ing)|runs?|running|evaluat(?:e|es|ing))\s+(?:\w+\s+){0,3}?"
     r"(?:sql|code|commands?|scripts?|javascript|python|shell|bash|expressions?|programs?|quer(?:y|ies))\b",
     re.IGNORECASE,
 )
 _SENDS: Final = re.compile(
-    r"\b(?:sends?|sending)\s+(?:an?\s+|the\s+|out\s+)?(?:\w+\s+)?(?:e-?mails?|messages?|sms|notifications?|payments?|invites?)\b",
+    r"\b(?:sends?|sending)\s+(?:an?\s+|the\s+|out\s+)?(?:\w+\s+)?(?:e-?mails?|messages?|sms|notifications?|payments?|invites?)\b"
+    r"|\bauto(?:matic(?:ally)?)?[ -]repl(?:y|ies)\b",
     re.IGNORECASE,
 )
 _CODE: Final = frozenset(
@@ -62,11 +65,16 @@ _RIGHTS: Final = frozenset(
     }
     | {"admin", "administrator", "admins", "mfa", "2fa", "sso", "credential", "credentials", "collaborator"}
     | {"collaborators", "role", "roles", "firewall", "sudoers", "authorization", "apikey"}
+    | {"policy", "policies"}
 )
 """What a tool that writes changes rights by."""
 _WATCH: Final = frozenset(
     {"logging", "audit", "alarm", "alarms", "backup", "backups", "protection", "encryption", "monitoring"}
 )
+_ALERTS: Final = frozenset({"alert", "alerts", "monitor", "monitors", "alarm", "alarms"})
+_QUIET: Final = frozenset({"disable", "stop", "pause", "mute", "silence", "snooze", "suppress"})
+_PAGES: Final = frozenset({"browser", "puppeteer", "playwright", "selenium", "webdriver"})
+"""Acting in a browser: what follows is for the page to decide."""
 _HOUSE: Final = frozenset({"helm", "kubectl", "terraform", "pulumi", "ansible", "cluster", "namespace"})
 """Tools and things by which a write changes what all others run on."""
 MAX_LOOKED_AT: Final = 16_384
@@ -85,7 +93,8 @@ def guess_tool(
     name: str, *, title: str = "", description: str = "", schema: Any = None, annotations: Any = None
 ) -> Guess:
     """Return the tier that everything known of an MCP tool suggests."""
-    named, said = _words(name, title), sentence_tier(description)
+    said = sentence_tier(description)
+    named = _words(name, title, said)
     found = [(tier, why) for tier, why in ((named, "name"), (said, "description")) if tier is not None]
     if not found:
         found = [(UNKNOWN_TIER, "no verb that is known")]
@@ -95,6 +104,8 @@ def guess_tool(
         found.append((MONEY_TIER, "name: money"))
     if writes and (why := _power(words_of(name))):
         found.append((DESTRUCTIVE_TIER, f"name: {why}"))
+    if writes and _LIVE.search(description[:MAX_LOOKED_AT]):
+        found.append((DESTRUCTIVE_TIER, "description: it changes what is in production"))
     found.extend(_asked(schema, writes=writes, text=f"{name} {description}"))
     found.extend(_hinted(annotations))
     return Guess(*max(found, key=lambda pair: pair[0]))
@@ -103,16 +114,20 @@ def guess_tool(
 def _power(words: tuple[str, ...]) -> str:
     """Say what a name speaks of that makes any write dangerous; nothing for nothing."""
     if not _RIGHTS.isdisjoint(words) or any(
-        pair in {("access", "key"), ("api", "key")} for pair in pairwise(words)
+        pair in {("access", "key"), ("api", "key"), ("access", "list")} for pair in pairwise(words)
     ):
         return "rights"
     if not _WATCH.isdisjoint(words) and not {"disable", "stop", "pause", "update"}.isdisjoint(words):
         return "what watches"
+    if not _ALERTS.isdisjoint(words) and not _QUIET.isdisjoint(words):
+        return "what watches"
+    if not _PAGES.isdisjoint(words) and "resize" not in words:
+        return "acts in a browser"
     return "" if _HOUSE.isdisjoint(words) else "what others run on"
 
 
-def _words(name: str, title: str) -> int | None:
-    named = verb_tier(words_of(name))
+def _words(name: str, title: str, said: int | None) -> int | None:
+    named = verb_tier(words_of(name), said)
     return named if named is not None else verb_tier(words_of(title))
 
 
