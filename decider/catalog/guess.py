@@ -3,7 +3,8 @@
 Everything here comes from the tool: name, description, schema, annotations. A tool that lies can look
 harmless, so a guess is for the tool's owner to look at and never a decision. Each piece of evidence can raise
 the tier and none can lower it (which word of a name is its verb the description may help to say); MCP's
-`readOnlyHint` and `idempotentHint`, which only ever speak for a tool, are not heard at all. A method of which nothing is understood is taken for an external effect. Pure.
+`readOnlyHint` and `idempotentHint`, which only ever speak for a tool, are not heard at all. A method
+of which nothing is understood is taken for an external effect. Pure.
 """
 
 import re
