@@ -2,8 +2,10 @@
 
 Guarantees what `Ledger` asks for at READ COMMITTED, the server's default: an insert that meets an open
 transaction's row waits for it, and the next statement sees what it committed. Expiry is read from
-`clock_timestamp()`: `now()` stands still from the first statement on. `synchronous_commit` and replication
-are the database owner's choice: with it off, a crash may lose the last commits, and a spend with them.
+`clock_timestamp()`: `now()` stands still from the first statement on. The guard's tables are named with their
+schema, so that nothing a change leaves in its session, a search_path or a temporary table, comes in their
+place. `synchronous_commit` and replication are the database owner's choice: with it off, a crash may lose the
+last commits, and a spend with them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,44 +30,71 @@ from licet.guard.ledger import (
     spend_row,
 )
 
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()::text"
+_COMMIT: Final = "SELECT pg_current_xact_id()::text; COMMIT"
+_BECAME_OF: Final = "SELECT pg_xact_status(%s::xid8)"
+_SCHEMA: Final = """
+  SELECT coalesce(
+    (SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('licet_spend')),
+    quote_ident(current_schema())
+  )
+"""
+_ENDED: Final = "the transaction had ended before its commit"
 _NOW_US: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint"
-_EXEC_ROW: Final = """
+_ROW_COLUMNS: Final = """
   SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
-  FROM licet_spend WHERE spend_id = %s AND state = 'EXEC'
-"""
-_ROW: Final = """
-  SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
-  FROM licet_spend WHERE spend_id = %s AND round = %s
-"""
+  FROM {0}.licet_spend"""
+_EXEC_ROW: Final = _ROW_COLUMNS + " WHERE spend_id = %s AND state = 'EXEC'"
+_ROW: Final = _ROW_COLUMNS + " WHERE spend_id = %s AND round = %s"
 _INSERT: Final = """
-  INSERT INTO licet_spend
+  INSERT INTO {0}.licet_spend
     (spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us)
   VALUES (%s, %s, %s, %s, %s, %s, %s, %s, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint)
   ON CONFLICT DO NOTHING
 """
+_RESULT: Final = "SELECT result FROM {0}.licet_result WHERE spend_id = %s"
+_INSERT_RESULT: Final = "INSERT INTO {0}.licet_result (spend_id, result) VALUES (%s, %s)"
+_LEDGER: Final = "SELECT ledger, spend_column, entry_column FROM {0}.licet_ledger"
+_ENTRIES: Final = "SELECT {3} FROM {0}.{1} WHERE {2} = %s ORDER BY {3}"
 _APPEND: Final = """
-  INSERT INTO licet_outbox
+  INSERT INTO {0}.licet_outbox
     (spend_id, entry, change_id, resource, tenant, account, amount_minor, currency, trace_id, span_id)
   VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
-_ACK: Final = "UPDATE licet_outbox_head SET acked = %s WHERE acked < %s AND %s <= last"
+_ACK: Final = "UPDATE {0}.licet_outbox_head SET acked = %s WHERE acked < %s AND %s <= last"
 _OUTBOX: Final = """
   SELECT o.outbox_seq, o.entry, o.change_id, o.resource, o.tenant, o.account, o.amount_minor, o.currency,
     o.committed_at_us, o.trace_id, o.span_id,
     s.spend_id, s.round, s.state, s.entries, s.call_digest, s.attempt, s.decision_id, s.issuer,
     s.decided_at_us
-  FROM licet_outbox AS o JOIN licet_spend AS s ON s.spend_id = o.spend_id AND s.state = 'EXEC'
-  WHERE o.outbox_seq > (SELECT acked FROM licet_outbox_head) ORDER BY o.outbox_seq LIMIT %s
+  FROM {0}.licet_outbox AS o JOIN {0}.licet_spend AS s ON s.spend_id = o.spend_id AND s.state = 'EXEC'
+  WHERE o.outbox_seq > (SELECT acked FROM {0}.licet_outbox_head) ORDER BY o.outbox_seq LIMIT %s
 """
+
+
+class _Named:
+    """The guard's statements, with the schema that its tables are in."""
+
+    __slots__ = ("_made", "schema")
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema.replace("%", "%%")  # no place for a parameter
+        self._made: dict[str, str] = {}
+
+    def __call__(self, statement: str) -> str:
+        made = self._made.get(statement)
+        if made is None:
+            made = self._made[statement] = statement.replace("{0}", self.schema)
+        return made
 
 
 class PostgresTransaction:
     """One READ COMMITTED transaction."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_named")
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+    def __init__(self, connection: psycopg.Connection[Any], named: _Named) -> None:
+        self._connection, self._named = connection, named
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
         """Run one statement; parameters are `%s`."""
@@ -89,7 +118,7 @@ class PostgresTransaction:
     def insert(self, row: SpendRow) -> bool:
         """Insert a spend row unless one is in its way, waiting for open transactions that hold one."""
         done = self.execute(
-            _INSERT,
+            self._named(_INSERT),
             (
                 row.spend_id,
                 row.round,
@@ -105,29 +134,30 @@ class PostgresTransaction:
 
     def result(self, spend_id: str) -> bytes | None:
         """Return the stored reply of an executed step."""
-        found = self._one("SELECT result FROM licet_result WHERE spend_id = %s", spend_id)
+        found = self._one(_RESULT, spend_id)
         return None if found is None else bytes(found[0])
 
     def insert_result(self, spend_id: str, result: bytes) -> None:
         """Store the reply of an executed step."""
-        self.execute("INSERT INTO licet_result (spend_id, result) VALUES (%s, %s)", (spend_id, result))
+        self.execute(self._named(_INSERT_RESULT), (spend_id, result))
 
     def ledger_entries(self, spend_id: str) -> tuple[int, ...]:
         """Return the entry numbers that the ledger holds for a step.
 
         Raises LookupError when no table is protected.
         """
-        names = self._one("SELECT ledger, spend_column, entry_column FROM licet_ledger")
+        names = self._one(_LEDGER)
         if names is None:
             raise LookupError("no table is protected as the ledger: call `protect` once")
-        query = sql.SQL("SELECT {2} FROM {0} WHERE {1} = %s ORDER BY {2}").format(*map(sql.Identifier, names))
+        columns = map(sql.Identifier, names)
+        query = sql.SQL(_ENTRIES).format(sql.SQL(self._named.schema), *columns)
         return tuple(number for (number,) in self._connection.execute(query, (spend_id,)))
 
     def append(self, spend_id: str, entries: Iterable[Entry], trace_id: str, span_id: str) -> None:
         """Append entries to the outbox; waits until transactions that appended before have ended."""
         for entry in entries:
             self.execute(
-                _APPEND,
+                self._named(_APPEND),
                 (
                     spend_id,
                     entry.number,
@@ -143,7 +173,7 @@ class PostgresTransaction:
             )
 
     def _one(self, statement: str, *parameters: Any) -> Any:
-        return self._connection.execute(statement, parameters).fetchone()
+        return self._connection.execute(self._named(statement), parameters).fetchone()
 
 
 class PostgresLedger:
@@ -156,6 +186,7 @@ class PostgresLedger:
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._connect_new = connect
         self._idle = Idle(self._connect, _is_idle)
+        self._names: _Named | None = None
 
     def install(self) -> None:
         """Make the guard's tables and triggers in the current schema; changes nothing where they are."""
@@ -210,29 +241,33 @@ class PostgresLedger:
         """Open a READ COMMITTED transaction; see `Ledger.transaction`."""
         with self._idle.borrow() as connection:
             try:
-                connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                begun = connection.execute(_BEGIN).set_result(-1).fetchone()
+                named = self._named(connection)
             except psycopg.OperationalError as error:
                 raise LedgerUnavailable(str(error)) from error
             try:
-                yield PostgresTransaction(connection)
+                yield PostgresTransaction(connection, named)
             except Exception as error:
                 if _is_idle(connection):  # ended by the tool's code
-                    raise CommitUnknown("the transaction had ended before its commit") from error
+                    raise CommitUnknown(_ENDED) from error
                 _roll_back(connection)
+                if _was_committed(connection, begun):
+                    raise CommitUnknown(_ENDED) from error
                 if isinstance(error, psycopg.OperationalError):  # lost the server, a deadlock, a lock timeout
                     raise LedgerUnavailable(str(error)) from error
                 raise
             except BaseException:
                 _roll_back(connection)
                 raise
-            _commit(connection)
+            _commit(connection, begun)
 
     def outbox(self, acked: int, limit: int) -> tuple[Change, ...]:
         """Move the cursor forward to `acked` and return at most `limit` changes after it."""
         with self._idle.borrow() as connection:
             try:
-                connection.execute(_ACK, (acked, acked, acked))
-                found = connection.execute(_OUTBOX, (limit,)).fetchall()
+                named = self._named(connection)
+                connection.execute(named(_ACK), (acked, acked, acked))
+                found = connection.execute(named(_OUTBOX), (limit,)).fetchall()
             except psycopg.OperationalError as error:
                 raise LedgerUnavailable(str(error)) from error
         return tuple(change_of(row) for row in found)
@@ -249,6 +284,14 @@ class PostgresLedger:
         connection.autocommit = True  # transactions are begun and ended here, by name
         return connection
 
+    def _named(self, connection: psycopg.Connection[Any]) -> _Named:
+        """Ask once, on the first connection: no change has been in its session yet."""
+        if self._names is None:
+            found = connection.execute(_SCHEMA).fetchone()
+            assert found is not None, "one row"
+            self._names = _Named(found[0])
+        return self._names
+
 
 def _is_idle(connection: psycopg.Connection[Any]) -> bool:
     return connection.info.transaction_status is TransactionStatus.IDLE
@@ -259,11 +302,22 @@ def _roll_back(connection: psycopg.Connection[Any]) -> None:
         connection.execute("ROLLBACK")
 
 
-def _commit(connection: psycopg.Connection[Any]) -> None:
-    if _is_idle(connection):  # PostgreSQL answers a COMMIT of nothing with a warning only
-        raise CommitUnknown("the transaction had ended before its commit")
+def _was_committed(connection: psycopg.Connection[Any], begun: Any) -> bool:
+    """Whether the transaction that we began was committed, by COMMIT AND CHAIN or `COMMIT; BEGIN`."""
     try:
-        done = connection.execute("COMMIT")
+        found = connection.execute(_BECAME_OF, begun).fetchone()
+    except psycopg.Error:  # the server is lost: nobody claims anything
+        return False
+    return found is not None and found[0] == "committed"
+
+
+def _commit(connection: psycopg.Connection[Any], begun: Any) -> None:
+    if _is_idle(connection):  # PostgreSQL answers a COMMIT of nothing with a warning only
+        raise CommitUnknown(_ENDED)
+    try:
+        done = connection.execute(_COMMIT)
+        ended = done.fetchone()
+        done.set_result(-1)
     except psycopg.OperationalError as error:
         _roll_back(connection)
         raise CommitUnknown(str(error)) from error
@@ -272,6 +326,8 @@ def _commit(connection: psycopg.Connection[Any]) -> None:
         raise LedgerUnavailable(str(error)) from error
     if done.statusmessage != "COMMIT":  # an aborted transaction answers COMMIT with ROLLBACK and no error
         raise LedgerUnavailable("the transaction was aborted before its commit")
+    if ended != begun:  # the tool's code ended ours, and began this one
+        raise CommitUnknown(_ENDED)
 
 
 def _file(name: str) -> bytes:

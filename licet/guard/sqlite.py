@@ -33,33 +33,40 @@ BUSY_TIMEOUT_S: Final = 5.0
 _NOW_US: Final = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 _EXEC_ROW: Final = """
   SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
-  FROM licet_spend WHERE spend_id = ? AND state = 'EXEC'
+  FROM main.licet_spend WHERE spend_id = ? AND state = 'EXEC'
 """
 _ROW: Final = """
   SELECT spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us
-  FROM licet_spend WHERE spend_id = ? AND round = ?
+  FROM main.licet_spend WHERE spend_id = ? AND round = ?
 """
 _INSERT: Final = """
-  INSERT INTO licet_spend
+  INSERT INTO main.licet_spend
     (spend_id, round, state, entries, call_digest, attempt, decision_id, issuer, decided_at_us)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _APPEND: Final = """
-  INSERT INTO licet_outbox
+  INSERT INTO main.licet_outbox
     (outbox_seq, spend_id, entry, change_id, resource, tenant, account, amount_minor, currency,
      committed_at_us, trace_id, span_id)
-  SELECT last + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM licet_outbox_head
+  SELECT last + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM main.licet_outbox_head
 """
-_ACKED: Final = "SELECT acked FROM licet_outbox_head"
-_ACK: Final = "UPDATE licet_outbox_head SET acked = ?1 WHERE acked < ?1 AND ?1 <= last"
+_ACKED: Final = "SELECT acked FROM main.licet_outbox_head"
+_ACK: Final = "UPDATE main.licet_outbox_head SET acked = ?1 WHERE acked < ?1 AND ?1 <= last"
 _OUTBOX: Final = """
   SELECT o.outbox_seq, o.entry, o.change_id, o.resource, o.tenant, o.account, o.amount_minor, o.currency,
     o.committed_at_us, o.trace_id, o.span_id,
     s.spend_id, s.round, s.state, s.entries, s.call_digest, s.attempt, s.decision_id, s.issuer,
     s.decided_at_us
-  FROM licet_outbox AS o JOIN licet_spend AS s ON s.spend_id = o.spend_id AND s.state = 'EXEC'
-  WHERE o.outbox_seq > (SELECT acked FROM licet_outbox_head) ORDER BY o.outbox_seq LIMIT ?
+  FROM main.licet_outbox AS o JOIN main.licet_spend AS s ON s.spend_id = o.spend_id AND s.state = 'EXEC'
+  WHERE o.outbox_seq > (SELECT acked FROM main.licet_outbox_head) ORDER BY o.outbox_seq LIMIT ?
 """
+
+
+_INSERT_TRIGGER: Final = (
+    "SELECT sql FROM main.sqlite_master WHERE type = 'trigger' AND name = 'licet_ledger_insert'"
+)
+_TRIGGER_BEGINS: Final = "CREATE TRIGGER licet_ledger_insert"
+_TRIGGER_ENDS: Final = "CREATE TRIGGER licet_ledger_update"
 
 
 class SqliteTransaction:
@@ -113,14 +120,14 @@ class SqliteTransaction:
 
     def result(self, spend_id: str) -> bytes | None:
         """Return the stored reply of an executed step."""
-        query = "SELECT result FROM licet_result WHERE spend_id = ?"
+        query = "SELECT result FROM main.licet_result WHERE spend_id = ?"
         found = self._connection.execute(query, (spend_id,)).fetchone()
         return None if found is None else bytes(found[0])
 
     def insert_result(self, spend_id: str, result: bytes) -> None:
         """Store the reply of an executed step."""
         self._connection.execute(
-            "INSERT INTO licet_result (spend_id, result) VALUES (?, ?)", (spend_id, result)
+            "INSERT INTO main.licet_result (spend_id, result) VALUES (?, ?)", (spend_id, result)
         )
 
     def ledger_entries(self, spend_id: str) -> tuple[int, ...]:
@@ -132,7 +139,7 @@ class SqliteTransaction:
         if names is None:
             raise LookupError("no table is protected as the ledger: call `protect` once")
         ledger, spend, entry = map(_quoted, names)
-        query = f"SELECT {entry} FROM {ledger} WHERE {spend} = ? ORDER BY {entry}"  # noqa: S608 - quoted names
+        query = f"SELECT {entry} FROM main.{ledger} WHERE {spend} = ? ORDER BY {entry}"  # noqa: S608 - quoted names
         return tuple(number for (number,) in self._connection.execute(query, (spend_id,)))
 
     def append(self, spend_id: str, entries: Iterable[Entry], trace_id: str, span_id: str) -> None:
@@ -175,7 +182,8 @@ class SqliteLedger:
 
         Adds the two columns (TEXT, INTEGER) where they are missing. Rows that are there already become the
         numbered entries of one spend whose issuer is `before-licet`. Calling it again with the same names
-        changes nothing.
+        makes the insert trigger anew where the table has other unique indexes than before, or where an
+        earlier version of licet made it, and changes nothing else. Call it at each start.
 
         Raises ValueError for a table that is missing, WITHOUT ROWID, has a column called `rowid` or an index
         over an expression (the guard could not tell which row an INSERT OR REPLACE would remove), when one of
@@ -184,17 +192,17 @@ class SqliteLedger:
         names = (ledger, spend_column, entry_column)
         with self._idle.borrow() as connection:
             protected = _ledger_names(connection)
-            if protected == names:
-                return
-            if protected is not None:
+            if protected not in {None, names}:
                 raise ValueError(f"`{protected[0]}` is the ledger of this database already; there can be one")
-            missing = _missing_columns(connection, *names)
-            taken = _taken(connection, *names)
-        template = files("licet.guard").joinpath("sqlite_ledger.sql").read_text()
-        quoted = dict(zip(("ledger", "spend", "entry"), map(_quoted, names), strict=True))
-        texts = dict(zip(("ledger_text", "spend_text", "entry_text"), map(_text, names), strict=True))
-        before = _text(before_spend_id(ledger))
-        self._script("".join(missing) + template.format(**quoted, **texts, taken=taken, before=before))
+            missing = [] if protected else _missing_columns(connection, *names)
+            script = _ledger_script(*names, taken=_taken(connection, *names))
+            found = connection.execute(_INSERT_TRIGGER).fetchone()
+        if protected is None:
+            self._script("".join(missing) + script)
+            return
+        trigger = script[script.index(_TRIGGER_BEGINS) : script.index(_TRIGGER_ENDS)].strip()
+        if found is None or f"{found[0]};" != trigger:
+            self._script(f"DROP TRIGGER IF EXISTS main.licet_ledger_insert;\n{trigger}")
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
@@ -251,6 +259,14 @@ class SqliteLedger:
                 raise
 
 
+def _ledger_script(ledger: str, spend: str, entry: str, *, taken: str) -> str:
+    names = (ledger, spend, entry)
+    quoted = dict(zip(("ledger", "spend", "entry"), map(_quoted, names), strict=True))
+    texts = dict(zip(("ledger_text", "spend_text", "entry_text"), map(_text, names), strict=True))
+    template = files("licet.guard").joinpath("sqlite_ledger.sql").read_text()
+    return template.format(**quoted, **texts, taken=taken, before=_text(before_spend_id(ledger)))
+
+
 def _affinity(declared: str) -> str:
     """Return the first of the words by which SQLite gives a column its kind; empty for none."""
     return next((word for word in ("INT", "CHAR", "CLOB", "TEXT") if word in declared), "")
@@ -263,7 +279,7 @@ def _missing_columns(connection: sqlite3.Connection, ledger: str, spend: str, en
         raise ValueError(f"`{ledger}` is no table of this database")
     if kind[1]:
         raise ValueError(f"`{ledger}` is WITHOUT ROWID: the guard cannot number its rows")
-    found = connection.execute("SELECT name, type FROM pragma_table_info(?)", (ledger,)).fetchall()
+    found = connection.execute("SELECT name, type FROM pragma_table_info(?, 'main')", (ledger,)).fetchall()
     columns = {name: declared.upper() for name, declared in found}
     if any(name.lower() == "rowid" for name in columns):
         raise ValueError(f"`{ledger}` has a column called `rowid`: the guard cannot tell its rows apart")
@@ -299,7 +315,7 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _ledger_names(connection: sqlite3.Connection) -> tuple[str, str, str] | None:
-    found = connection.execute("SELECT ledger, spend_column, entry_column FROM licet_ledger").fetchone()
+    found = connection.execute("SELECT ledger, spend_column, entry_column FROM main.licet_ledger").fetchone()
     return None if found is None else (found[0], found[1], found[2])
 
 
@@ -309,9 +325,12 @@ def _taken(connection: sqlite3.Connection, ledger: str, spend: str, entry: str) 
     INSERT OR REPLACE removes such a row and fires no DELETE trigger unless `recursive_triggers` is on.
     """
     collisions = ["old.rowid = NEW.rowid", _same(((spend, "BINARY"), (entry, "BINARY")))]
-    indexes = connection.execute('SELECT name FROM pragma_index_list(?) WHERE "unique"', (ledger,)).fetchall()
+    query = (
+        """SELECT name FROM pragma_index_list(?, 'main') WHERE "unique" AND name <> 'licet_ledger_entry'"""
+    )
+    indexes = connection.execute(query, (ledger,)).fetchall()
     for (index,) in indexes:
-        query = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key"
+        query = "SELECT name, coll FROM pragma_index_xinfo(?, 'main') WHERE key"
         columns = connection.execute(query, (index,)).fetchall()
         if any(name is None for name, _ in columns):
             raise ValueError(f"`{ledger}` has the unique index `{index}` over an expression: drop it first")

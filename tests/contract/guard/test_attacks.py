@@ -5,6 +5,7 @@ every table as it was. The lawful twin of all of them is `test_execute`: the sam
 guard.
 """
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from examples.refund.fin.v1.finance_pb2 import IssueRefundResponse
+from examples.refund.fin.v1.finance_pb2 import IssueRefundRequest, IssueRefundResponse
 from licet.guard.guard import Done, Effect
 from licet.guard.ledger import SpendRow, State
 from licet.guard.step import Spend
@@ -176,6 +177,75 @@ def test_a_temporary_table_of_the_same_name_deceives_no_trigger(tool: GuardedToo
     with nothing_changes(tool), pytest.raises(tool.store.refusals, match="needs its own entry"):
         connection.execute(tool.store.spell(LEDGER_ROW), ("x", "customer", 5000, UNKNOWN, 1))
     connection.close()
+
+
+def test_what_a_change_leaves_in_its_session_stands_in_for_none_of_the_guards_tables(
+    tool: GuardedTool,
+) -> None:
+    """Connections are kept: a temporary table would be looked up first by every call after this one."""
+    call, lawful = tool.call(), tool.change
+
+    def leaving(request: IssueRefundRequest) -> Callable[[Spend], IssueRefundResponse]:
+        def run(spend: Spend) -> IssueRefundResponse:
+            for table in TABLES[1:]:
+                spend.execute(f"CREATE TEMPORARY TABLE {table} AS SELECT * FROM {table} WHERE 1 = 0")
+            return lawful(request)(spend)
+
+        return run
+
+    tool.change = leaving  # type: ignore[method-assign]
+    assert isinstance(tool.refund(call), Done)
+    tool.change = lawful  # type: ignore[method-assign]
+    assert [len(tool.outbox()), len(tool.outbox(1))] == [2, 1]
+    again, another = tool.refund(call), tool.refund(tool.call(refund("O2")))
+    assert isinstance(again, Done)
+    assert isinstance(another, Done)
+    assert (again.stored, another.stored) == (True, False)
+    assert [len(tool.spend_rows()), len(tool.ledger_rows())] == [2, 4]
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+def test_a_search_path_that_a_change_leaves_leads_the_guard_nowhere(tool: GuardedTool) -> None:
+    call, lawful = tool.call(), tool.change(refund())
+
+    def leaving(spend: Spend) -> IssueRefundResponse:
+        reply = lawful(spend)
+        spend.execute("SET search_path TO pg_temp")
+        return reply
+
+    assert isinstance(tool.guard.execute(call, Effect(leaving, IssueRefundResponse, 2)), Done)
+    again = tool.guard.execute(call, Effect(leaving, IssueRefundResponse, 2))
+    assert isinstance(again, Done)
+    assert again.stored
+
+
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_a_unique_index_of_later_lets_no_row_be_replaced(
+    tool: GuardedTool, spent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A migration added it; whoever writes by INSERT OR REPLACE removes the rows that it collides with."""
+    assert tool.attack("CREATE UNIQUE INDEX later ON ledger (account, amount_minor)") == "accepted"
+    tool.store.ledger.protect("ledger", "spend_id", "entry")  # as at each start
+    monkeypatch.setattr("tests.worlds.guarded_tool.LEDGER_ROW", LEDGER_ROW.replace("INSERT", "REPLACE", 1))
+    with nothing_changes(tool), pytest.raises(sqlite3.IntegrityError, match="is there already"):
+        tool.refund(tool.call(refund("O2")))
+    assert isinstance(tool.refund(tool.call(refund("O2", minor=1))), Done)
+
+
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_protecting_again_mends_a_trigger_of_an_earlier_version_and_changes_nothing_else(
+    tool: GuardedTool, spent: str
+) -> None:
+    query = "SELECT name, sql FROM sqlite_master ORDER BY name"
+    lawful = tool.rows(query)
+    for trigger in ("SELECT 1", ""):
+        assert tool.attack("DROP TRIGGER licet_ledger_insert") == "accepted"
+        if trigger:
+            made = f"CREATE TRIGGER licet_ledger_insert BEFORE INSERT ON ledger BEGIN {trigger}; END"
+            assert tool.attack(made) == "accepted"
+        with nothing_changes(tool):
+            tool.store.ledger.protect("ledger", "spend_id", "entry")
+        assert tool.rows(query) == lawful
 
 
 @pytest.mark.parametrize("entry", [1.5, "1.25", "01", " 2", "2.0"])

@@ -149,6 +149,44 @@ def test_a_commit_of_the_tools_own_is_found_and_nothing_is_claimed(tool: Guarded
         run(tool, committing)
 
 
+CHAINED = ("COMMIT AND CHAIN", "COMMIT; BEGIN", "COMMIT; BEGIN; SELECT 1 / 0")
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+@pytest.mark.parametrize("statement", CHAINED)
+@pytest.mark.parametrize("then", ["raises", "is refused", "goes on"])
+def test_a_transaction_of_the_tools_own_in_place_of_ours_is_found(
+    tool: GuardedTool, statement: str, then: str
+) -> None:
+    """PostgreSQL begins the next one in the same breath: the connection looks as if nothing had been."""
+    lawful = tool.change(refund())
+
+    def chaining(spend: Spend) -> IssueRefundResponse:
+        reply = lawful(spend)
+        spend.execute(statement)
+        if then == "raises":
+            raise ZeroDivisionError
+        if then == "is refused":
+            spend.check(tenant="another", facts={})
+        return reply
+
+    with pytest.raises(CommitUnknown):
+        run(tool, chaining)
+    assert len(tool.ledger_rows()) == 2  # what was committed stays, and nobody says that it is not there
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+@pytest.mark.parametrize("statement", ["SAVEPOINT a", "SAVEPOINT a; ROLLBACK TO a"])
+def test_savepoints_are_the_tools_own(tool: GuardedTool, statement: str) -> None:
+    lawful = tool.change(refund())
+
+    def saving(spend: Spend) -> IssueRefundResponse:
+        spend.execute(statement)
+        return lawful(spend)
+
+    assert isinstance(run(tool, saving), Done)
+
+
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_a_reader_that_blocks_the_commit_makes_the_ledger_unavailable(
     tool: GuardedTool, monkeypatch: pytest.MonkeyPatch
