@@ -26,10 +26,13 @@ import tests.worlds.permit_flaws  # noqa: E402, F401 - dear to import, and every
 
 TABLE = ROOT / "docs" / "check-removal.md"
 TEST = "tests/unit/permit/test_examine.py::test_flawed_call_is_refused_and_its_lawful_twin_passes"
+STEP_TESTS = "tests/unit/sidecar/test_core.py"
+LAWFUL = f"{STEP_TESTS}::test_a_lawful_call_reaches_the_tool_once_with_our_own_encoding"
 QUIET = ("-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "tests.removal.without_check")
 _ROW = re.compile(
     r"^\| `(check_\d\d_\w+)` \| ([^|]+) \| `(\w+)` \| (removed|hollowed) \| ([\w ]+) \|$", re.MULTILINE
 )
+_STEP_ROW = re.compile(r"^\| `(step_\d\d_\w+)` \| ([^|]+) \| `([\w\[\]]+)` \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,34 @@ class Removal:
         return f"{TEST}[{self.flaw}]"
 
 
+@dataclass(frozen=True)
+class StepRemoval:
+    """One row of the table of steps before and after the checks; `flaw` is the name of its test."""
+
+    check: str
+    danger: str
+    flaw: str
+
+    @property
+    def test(self) -> str:
+        """The pytest id of the test that must go red."""
+        return f"{STEP_TESTS}::{self.flaw}"
+
+
 def removals() -> list[Removal]:
-    """Return the rows of the table, in their order."""
+    """Return the rows of the table of checks, in their order."""
     return [Removal(*row) for row in _ROW.findall(TABLE.read_text())]
 
 
+def steps() -> list[StepRemoval]:
+    """Return the rows of the table of steps, in their order."""
+    return [StepRemoval(*row) for row in _STEP_ROW.findall(TABLE.read_text())]
+
+
 def warm() -> None:
-    """Collect the test's file here, once: each child then finds it, pytest and Hypothesis imported."""
+    """Collect the tests' files here, once: each child then finds them, pytest and Hypothesis imported."""
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main([*QUIET, "--collect-only", TEST.partition("::")[0]])
+        pytest.main([*QUIET, "--collect-only", TEST.partition("::")[0], STEP_TESTS])
 
 
 def run(tests: Sequence[str], *options: str) -> int:
@@ -74,9 +96,15 @@ def run(tests: Sequence[str], *options: str) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def noticed(removal: Removal) -> bool:
-    """Say whether the named test goes red without the check."""
-    return run([removal.test], "--without-check", removal.check) == 1
+def noticed(removal: Removal | StepRemoval) -> bool:
+    """Say whether the named test goes red without the check, and, of a step, a lawful call still passes.
+
+    A door that is broken altogether would turn any test red.
+    """
+    without = ("--without-check", removal.check)
+    if isinstance(removal, StepRemoval) and run([LAWFUL], *without) != 0:
+        return False
+    return run([removal.test], *without) == 1
 
 
 def main() -> int:
@@ -85,7 +113,8 @@ def main() -> int:
     parser.add_argument("check", nargs="*", help="only these checks")
     named = set(parser.parse_args().check)
     os.chdir(ROOT)
-    chosen = [removal for removal in removals() if not named or removal.check in named]
+    rows = [*removals(), *steps()]
+    chosen = [removal for removal in rows if not named or removal.check in named]
     if not chosen or named - {removal.check for removal in chosen}:
         print("check_removal: no such check in the table", file=sys.stderr)
         return 2

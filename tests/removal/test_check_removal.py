@@ -10,18 +10,31 @@ import pytest
 
 from licet.permit import Permit
 from licet.permit.checks import CHECKS
-from tests.removal.without_check import HOLLOW, without
+from tests.removal.without_check import HOLLOW, STEPS, Line, without
 from tests.worlds.permit_flaws import FLAWS, LAWFUL
 
 PATH = Path(__file__).parents[2] / "scripts" / "check_removal.py"
 SCRIPT = runpy.run_path(str(PATH), run_name="check_removal")
 REMOVALS: list[Any] = SCRIPT["removals"]()
+STEP_REMOVALS: list[Any] = SCRIPT["steps"]()
 BY_NAME = {flaw.name: flaw for flaw in FLAWS}
 
 
 def test_table_has_every_check_in_order() -> None:
     assert [removal.check for removal in REMOVALS] == [check.__name__ for check in CHECKS]
     assert {removal.check for removal in REMOVALS if removal.how == "hollowed"} == set(HOLLOW)
+
+
+def test_table_has_every_step_that_no_check_makes_in_order() -> None:
+    assert [removal.check for removal in STEP_REMOVALS] == list(STEPS)
+    assert sorted(
+        {int(name.split("_")[1]) for name in [*STEPS, *(check.__name__ for check in CHECKS)]}
+    ) == list(range(1, 15)), "every number of the protocol"
+
+
+def test_line_that_is_not_there_is_no_removal() -> None:
+    with pytest.raises(ValueError, match="not the one line"):
+        Line(Line, "rewritten", "no such line", "").rewritten()
 
 
 def fate(removal: Any) -> str:
@@ -52,7 +65,8 @@ def test_every_removal_turns_its_named_test_red() -> None:
     """The script says no, too, if a named test is red with every check in place: that notices anything."""
     done = subprocess.run([sys.executable, str(PATH)], capture_output=True, text=True, check=False)
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines == [[removal.check, "noticed", removal.flaw] for removal in REMOVALS], done.stderr
+    rows = [*REMOVALS, *STEP_REMOVALS]
+    assert lines == [[removal.check, "noticed", removal.flaw] for removal in rows], done.stderr
     assert done.returncode == 0
 
 

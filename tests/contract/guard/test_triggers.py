@@ -3,6 +3,9 @@
 A new trigger without an attack here, or one that stops nothing that another does not stop, fails.
 """
 
+import re
+from pathlib import Path
+
 import pytest
 
 from licet.guard.guard import Done
@@ -73,6 +76,22 @@ POSTGRES = {
     ("ledger", "licet_ledger_once"): "UPDATE ledger SET amount_minor = 0",
     ("ledger", "licet_ledger_truncate"): "TRUNCATE ledger",
 }
+
+PAGE = Path(__file__).parents[3] / "docs" / "check-removal.md"
+
+
+def test_page_names_every_trigger_and_no_other() -> None:
+    """Those of a table whose attacks differ share a row; a `licet_ledger_once` is of two tables."""
+    rows = re.findall(
+        r"^\| (`licet_\w+`|the ledger) \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE
+    )
+    for column, known in ((1, SQLITE), (2, POSTGRES)):
+        told = {
+            (row[0].strip("`").replace("the ledger", "ledger"), trigger)
+            for row in rows
+            for trigger in re.findall(r"`(\w+)`", row[column])
+        }
+        assert told == set(known)
 
 
 def name_of(value: object) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sidecar.core
+from licet.call import MAX_REQUEST_BYTES
 from licet.catalog.method import MASK
 from licet.event import EventKind
 from licet.flood import Alone
@@ -159,6 +160,12 @@ async def test_a_body_that_never_ends_is_refused_without_a_spend(world: World) -
     reply = await world.door.handle(request(REFUND, Refusal(Reason.DEADLINE), peer=AGENT))
     assert (reason(reply), world.spend.reserves) == ("DEADLINE", {})
     assert world.event[1]["reason"] == "DEADLINE"
+
+
+async def test_a_body_past_the_limit_is_refused_before_anything_in_it_is_judged(world: World) -> None:
+    assert reason(await world.call(body=bytes(MAX_REQUEST_BYTES + 1))) == "TOO_LARGE"
+    assert world.event[1]["reason"] == "TOO_LARGE"
+    assert reason(await world.call(body=bytes(MAX_REQUEST_BYTES))) == "NO_PERMIT"  # read, and its twin
 
 
 async def test_before_the_first_beacon_nothing_passes(world: World) -> None:
