@@ -14,7 +14,16 @@ from typing import Final
 
 from licet.spend import is_hex32
 from licet.statement import canonical, parse_signed
-from licet.streams import Publisher, StreamsError, list_subjects, read_last, replace_last, stream_config
+from licet.streams import (
+    Publisher,
+    Reserve,
+    StoreUnavailable,
+    StreamsError,
+    list_subjects,
+    read_last,
+    replace_last,
+    stream_config,
+)
 from licet.v1.hold_pb2 import Hold
 from licet.v1.statement_pb2 import Signed
 
@@ -53,12 +62,13 @@ class Holds:
     def __init__(self, publisher: Publisher, environment: str) -> None:
         self._publisher = publisher
         self._stream = stream_config(environment)
+        self._reserve = Reserve(publisher.nc, self._stream)
         self._prefix = f"licet.config.{environment}.hold"
 
     async def ensure(self, hold: Hold) -> tuple[bytes, bool]:
         """Return the stored bytes of this hold, writing them if nobody has; True where they are new.
 
-        Raises `TooManyHolds`, `StreamsError`.
+        Raises `TooManyHolds`, `StreamsError`, also where no room is left for a new one.
         """
         subject = f"{self._prefix}.{_token(hold.task_id)}.{hold.hold_id}.record"
         stored = await self._read(subject)
@@ -68,6 +78,7 @@ class Holds:
         if len(held) >= MAX_HOLDS_PER_TASK:
             raise TooManyHolds(f"task `{hold.task_id}` has {len(held)} holds")
         body = canonical(hold)
+        await self._reserve.room(len(body))
         if await self._write_once(subject, body):
             return body, True
         stored = await self._read(subject)
@@ -97,14 +108,18 @@ class Holds:
     async def ask(self, hold: Hold, *, again: bool = False) -> None:
         """Note that this is the hold its step is judged by now. Raises `StreamsError`.
 
-        `again`: only where another one stands noted. For people alone: no decision reads it, and of two
-        deciders at once either's word may stand.
+        `again`: only where another one stands noted. For people alone: no decision reads it, of two deciders
+        at once either's word may stand, and where no room is left it is not noted.
         """
         subject, body = self._asked(hold), hold.hold_id.encode()
         stored = await read_last(self._publisher.nc, self._stream, subject)
         if stored is None and again:
             return
         if stored is None or stored.data != body:
+            try:
+                await self._reserve.room(len(body))
+            except StoreUnavailable:
+                return
             await replace_last(self._publisher, subject, body, stored.seq if stored is not None else 0)
 
     async def is_superseded(self, hold: Hold) -> bool:

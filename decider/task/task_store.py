@@ -23,6 +23,7 @@ from licet.refusal import Reason, Refusal
 from licet.statement import PayloadType, SigningKey, canonical, parse_signed, strict_parse, verify
 from licet.streams import (
     Publisher,
+    Reserve,
     StoredMessage,
     StoreUnavailable,
     read_last,
@@ -41,6 +42,7 @@ class TaskStore:
 
     def __init__(self, publisher: Publisher, environment: str, key: SigningKey | None) -> None:
         self._publisher, self._environment, self._key = publisher, environment, key
+        self._reserve = Reserve(publisher.nc, stream_config(environment))
 
     @property
     def writable(self) -> bool:
@@ -113,9 +115,10 @@ class TaskStore:
     async def write(self, task: task_pb2.Task, expected_seq: int) -> bool:
         """Store a task where the one at `expected_seq` (0: none) still stands; False where it does not.
 
-        Raises `StreamsError`.
+        Raises `StreamsError`, also where no room is left for it.
         """
         body = self._signed(task)
+        await self._reserve.room(len(body))
         return (
             await replace_last(self._publisher, self._subject(task.task_id), body, expected_seq) is not None
         )

@@ -22,6 +22,7 @@ from licet.streams.errors import (
 from licet.streams.publisher import PubAck, Publisher, Publishing, parse_ack
 from licet.streams.reconcile import Applied, apply_streams, check_streams
 from licet.streams.replace import WRONG_SEQUENCE, replace_last
+from licet.streams.reserve import Reserve
 from licet.streams.settings import (
     EMBEDDED_SIZES,
     Problem,
@@ -69,6 +70,7 @@ __all__ = [
     "PubAck",
     "Publisher",
     "Publishing",
+    "Reserve",
     "SpendMemory",
     "SpendPosition",
     "StoreRefused",
