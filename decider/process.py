@@ -222,11 +222,13 @@ class DeciderProcess:
             way=self._way,
             admit=self._admit,
         )
-        self._exits.push_async_callback(tell, decider.flood, last=True)
-        expiry = ExpiryWatch(holds, configuration, self._journal, announcer, wall_ms)
-        for loop in (beacons.run(), telling(decider.flood), expiry.run(), announcer.run()):
-            self._run(loop)
         approvals = self._approvals(holds, configuration, announcer)
+        for flood in (decider.flood, approvals.flood):
+            self._exits.push_async_callback(tell, flood, last=True)
+            self._run(telling(flood))
+        expiry = ExpiryWatch(holds, configuration, self._journal, announcer, wall_ms)
+        for loop in (beacons.run(), expiry.run(), announcer.run()):
+            self._run(loop)
         self._serve(service, approvals, self._registering(tasks, configuration, house), configuration)
 
     def _approvals(self, holds: Holds, configuration: Configuration, announcer: Announcer) -> Approvals:
@@ -241,6 +243,7 @@ class DeciderProcess:
             desks=self._settings.whose_desks(),
             admit=self._admit,
             owe=self._quota.owe,
+            monotonic_ms=elapsed_ms,
         )
 
     async def _begun(self, house: House) -> House:

@@ -43,6 +43,7 @@ class EventKind(StrEnum):
     SPEND_OUTCOME = "spend.outcome"
     APPROVAL_REQUESTED = "approval.requested"
     APPROVAL_VOTED = "approval.voted"
+    APPROVAL_REFUSED = "approval.refused"
     APPROVAL_EXPIRED = "approval.expired"
     DELEGATION_GRANTED = "delegation.granted"
     DELEGATION_REVOKED = "delegation.revoked"

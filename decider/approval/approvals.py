@@ -1,7 +1,8 @@
 """`licet.v1.ApprovalService`: people see what waits for them and answer.
 
 An answer counts by its signature over the hold's exact bytes, never by who brings it. It is stored once, its
-event is acknowledged before the reply, and the hold is judged again at every use. Each method needs an
+event is acknowledged before the reply, and the hold is judged again at every use. One that does not count is
+on record too. Each method needs an
 identity that the transport proved, and its quota; holds name orders and people, so where desks are named a
 peer sees and answers those of its tenants alone, and others are not there for it.
 """
@@ -14,12 +15,15 @@ from google.protobuf.message import Message
 
 from decider.approval.desks import Desks, may_see
 from decider.approval.holds import Holds
+from decider.approval.refused import ANSWERED, counted, refused_fields, tell_refused
 from decider.approval.told import Teller
-from decider.approval.votes import HoldState, Tally, bench_of, read_answer, tally
+from decider.approval.votes import Bench, HoldState, Tally, bench_of, read_answer, tally
 from decider.in_force.configuration import Configuration
 from decider.notices.announcer import Announcer
 from decider.quota import HOLD_COST, cost_of
 from decider.service import OVER_QUOTA, Context, Identify, abort
+from licet.flood import FloodRecord
+from licet.hold import Vote
 from licet.journal import Journal, SpoolError
 from licet.refusal import Reason, Refusal
 from licet.statement import canonical, strict_parse
@@ -51,11 +55,13 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         desks: Desks,
         admit: Callable[[str, int], bool],
         owe: Callable[[str, int], None],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._desks, self._admit, self._owe = desks, admit, owe
         self._holds, self._configuration = holds, configuration
         self._identify, self._wall_ms, self._way = identify, wall_ms, way
         self._teller = Teller(holds, journal, announcer)
+        self._journal, self.flood = journal, FloodRecord(journal.append, counted, monotonic_ms)
 
     async def _guarded(
         self, context: Context, request: Message, work: Callable[[str], Awaitable[Any]]
@@ -133,17 +139,26 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         before = await self._one(named.hold_id, peer) if isinstance(named, Approval) else _no_hold()
         if isinstance(before, Refusal):
             return before
-        if before.state in _ENDED:
-            return Refusal(_ENDED[before.state])
         stored = canonical(before.hold)  # its one encoding, byte for byte
-        vote = read_answer(stored, signed, bench_of(in_force, self._wall_ms()))
+        vote = await self._stored(before, stored, signed, bench_of(in_force, self._wall_ms()))
         if isinstance(vote, Refusal):
-            return Refusal(Reason.APPROVAL_INVALID, f"{vote.reason}: {vote.detail}")
-        if not await self._holds.answer(before.hold, vote.approval.approver, signed):
-            return Refusal(Reason.APPROVAL_INVALID, f"`{vote.approval.approver}` has answered already")
+            fields = refused_fields(before.hold, signed.key_id, in_force.keys, vote, peer)
+            await tell_refused(self.flood, self._journal.append, fields, vote)
+            return vote if vote.reason in _ENDED.values() else Refusal(Reason.APPROVAL_INVALID, vote.detail)
         after = await self._tally(stored, peer)
         await self._teller.tell(vote, after)
         return after
+
+    async def _stored(self, before: Tally, stored: bytes, signed: Signed, bench: Bench) -> Vote | Refusal:
+        """Store an answer that counts, or return why it does not."""
+        if before.state in _ENDED:
+            return Refusal(_ENDED[before.state])
+        vote = read_answer(stored, signed, bench)
+        if isinstance(vote, Vote) and not await self._holds.answer(
+            before.hold, vote.approval.approver, signed
+        ):
+            return Refusal(Reason.APPROVAL_INVALID, ANSWERED)
+        return vote
 
 
 _ENDED: Final = {

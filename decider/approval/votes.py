@@ -30,6 +30,10 @@ METHOD: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,31})?")
 unsealed, so it has no room for what people write."""
 
 
+UNNAMED_METHOD: Final = "how the approver was authenticated is a word, and no text"
+EXCLUDED: Final = "who asked for the call may not answer it"
+
+
 class HoldState(StrEnum):
     """How a hold stands; names as in licet.v1.HoldState."""
 
@@ -98,11 +102,11 @@ def read_answer(stored: bytes, signed: Signed, bench: Bench) -> Vote | Refusal:
     if isinstance(vote, Refusal):
         return vote
     if not METHOD.fullmatch(vote.approval.authenticated_method):
-        return Refusal(Reason.APPROVAL_INVALID, "how the approver was authenticated is a word, and no text")
+        return Refusal(Reason.APPROVAL_INVALID, UNNAMED_METHOD)
     if vote.hold.generation != bench.generation:
         return Refusal(Reason.APPROVAL_INVALID, "the hold is of another generation")
     if vote.approval.approver in vote.hold.excluded_approvers:
-        return Refusal(Reason.APPROVAL_INVALID, "who asked for the call may not answer it")
+        return Refusal(Reason.APPROVAL_INVALID, EXCLUDED)
     return vote
 
 

@@ -78,6 +78,16 @@ class Desk:
         return reason_of(error.value)
 
 
+async def refused_answers(house: House, number: int) -> list[Any]:
+    """Return the events of answers that did not count, once there are `number` of them."""
+    async with asyncio.timeout(60):
+        told: list[Any] = []
+        while len(told) < number:
+            told = [event for event in await house.events() if event.kind == "approval.refused"]
+    assert {one.caller for one in told} == {ME[0][1]}
+    return told
+
+
 def now() -> int:
     return time.time_ns() // 1_000_000
 
@@ -188,6 +198,10 @@ async def test_answers_that_do_not_count_are_refused_and_leave_it_held(house: Ho
     with pytest.raises(grpc.aio.AioRpcError):
         await desk.send(swapped)
     assert (await held(house)).hold_id == hold.hold_id
+    told = await refused_answers(house, len(cases))  # one spoke of no hold that there is, one more was sent
+    assert [one.hold_id for one in told] == [hold.hold_id] * 12 + [other.hold_id] + [hold.hold_id] * 5
+    assert told[0].detail == "key `approver-ana@t1.example.com`: who asked for the call may not answer it"
+    assert [told[place].reason for place in (5, -1)] == ["KEY_ROLE", "SIGNATURE_INVALID"]
     await desk.answer(hold, "lena")
     assert (await house.decide(refund(minor=82_000))).decision == DECISION_TYPE_ALLOW
     assert (await held(house, 90_000, call_id="call-2")).hold_id == other.hold_id
@@ -199,6 +213,9 @@ async def test_quorum_of_two_needs_two_people(house: House) -> None:
     assert (await desk.answer(hold, "lena")).state == approvals_pb2.HOLD_STATE_OPEN
     assert await desk.refused(hold, "lena") == "APPROVAL_INVALID"
     assert (await held(house)).hold_id == hold.hold_id
+    [twice] = await refused_answers(house, 1)
+    assert (twice.hold_id, twice.reason) == (hold.hold_id, "APPROVAL_INVALID")
+    assert twice.detail == "key `approver-lena`: the approver has answered already"
     status = await desk.answer(hold, "omar")
     assert (status.state, status.approvers) == (approvals_pb2.HOLD_STATE_LIFTED, ["lena", "omar"])
     assert (await house.decide(refund(minor=82_000))).decision == DECISION_TYPE_ALLOW
@@ -213,6 +230,7 @@ async def test_one_reject_ends_it_whoever_else_approved(house: House) -> None:
     response = await house.decide(refund(minor=82_000))
     assert (response.decision, response.refusal.reason) == (DECISION_TYPE_DENY, "HOLD_REJECTED")
     assert await desk.refused(hold, "ana@t1.example.com") == "HOLD_REJECTED"
+    assert [one.reason for one in await refused_answers(house, 1)] == ["HOLD_REJECTED"]
 
 
 async def plant(house: House, place: Hold, record: bytes, answers: Mapping[str, Any] = {}) -> None:

@@ -76,7 +76,7 @@ def test_chain_shows_every_change(events: list[bytes], data: st.DataObject) -> N
 
 def test_kinds_have_two_words_or_are_the_checkpoint() -> None:
     assert all(kind.count(".") == 1 for kind in EventKind if kind is not EventKind.CHECKPOINT)
-    assert len(EventKind) == 29
+    assert len(EventKind) == 30
 
 
 def test_checkpoint_round_trips() -> None:
