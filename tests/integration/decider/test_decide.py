@@ -1,6 +1,8 @@
 """Decide end to end: real gRPC, NATS, Cedar; the tool's read side stands in for tool and sidecar."""
 
 import asyncio
+import contextlib
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -180,19 +182,23 @@ async def test_what_the_model_claims_has_no_force(house: House) -> None:
     assert response.refusal.reason == "POLICY_DENIED"
 
 
-async def test_nats_away_means_no_permit_and_no_beacon(house: House) -> None:
+async def test_nats_away_means_no_permit_and_a_failure_on_record_once_it_is_back(house: House) -> None:
     house.ground.nats.kill()
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await house.decide()
+        await house.decide(call_id="away")
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert reason_of(error.value) in {"STORE_UNAVAILABLE", "BEACON_STALE", "DECISION_NOT_RECORDED"}
     house.ground.nats.start()
-    for _ in range(40):
-        try:
-            response = await house.decide(call_id="call-2")
-            break
-        except grpc.aio.AioRpcError:
-            continue
+    async with asyncio.timeout(60):
+        response = None
+        while response is None:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                response = await house.decide(call_id="back")
+        told: list[Any] = []
+        while not told:
+            told = await house.decisions("away")
     assert response.decision == DECISION_TYPE_ALLOW
+    assert [(event.kind, event.decision) for event in told] == [("decision.failed", "failed")]
 
 
 async def test_flood_uses_up_its_own_callers_quota_before_any_work(ground: Ground) -> None:

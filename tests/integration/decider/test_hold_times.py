@@ -18,7 +18,7 @@ from licet.streams import connect
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY, DECISION_TYPE_HOLD
 from licet.v1.hold_pb2 import Hold
 from tests.integration.decider.test_holds import desk_of, held, plant
-from tests.worlds.decisions import House, refund, start_house
+from tests.worlds.decisions import REFUND, TYPES, House, refund, start_house
 
 pytestmark = pytest.mark.asyncio
 
@@ -159,8 +159,23 @@ async def test_approval_before_there_is_a_hold_counts_for_nothing(house: House) 
     assert response.decision == DECISION_TYPE_HOLD
 
 
+OTHERS = {"reason": "damaged", "memo": "", "lines": [1], "kind": 1, "notes": {"ana": {}}}
+"""A value for each argument that the catalog's sentence does not show."""
+
+
+def with_other(name: str) -> bytes:
+    """Return the approved refund with one more argument."""
+    return refund(minor=82_000) + TYPES("IssueRefundRequest")(**{name: OTHERS[name]}).SerializeToString()
+
+
 async def test_every_field_that_is_swapped_after_approval_is_another_hold(house: House) -> None:
-    """Amount, order, currency, task, call id: what lena approved opens nothing but itself."""
+    """Every argument, the task, the call id: what lena approved opens nothing but itself."""
+    tasks = house.ground.policy / "tasks.yaml"
+    same = '{agent: refund-bot, caller: agent/refund-bot, principal: "ana@t1.example.com", tenant: t1}'
+    tasks.write_text(f"{tasks.read_text()}  task_800: {same}\n")
+    await house.process.stop()
+    again = await start_house(house.ground, house.finance)
+    house.process, house.channel, house.stub = again.process, again.channel, again.stub
     desk = await desk_of(house)
     hold = await held(house)
     await desk.answer(hold, "lena")
@@ -169,11 +184,19 @@ async def test_every_field_that_is_swapped_after_approval_is_another_hold(house:
         (refund(minor=82_001), {}),
         (refund("O2", minor=82_000), {}),
         (refund(minor=82_000), {"call_id": "call-2"}),
+        (refund(minor=82_000), {"task_id": "task_800"}),
+        *((with_other(name), {}) for name in OTHERS),
     )
+    known = {field.name for field in TYPES("IssueRefundRequest").DESCRIPTOR.fields}
+    assert known == {"order_id", "amount", *OTHERS}
     for body, fields in swapped:
         response = await house.decide(body, **fields)
         assert response.decision == DECISION_TYPE_HOLD, fields
         assert response.hold.hold_id != hold.hold_id
     other_currency = await house.decide(refund(minor=82_000, currency="JPY"))
     assert other_currency.decision == DECISION_TYPE_DENY
+    told = [event for event in await house.events() if event.kind.startswith("decision.") and event.call_id]
+    asked = [event for event in told if event.method == REFUND][-len(swapped) - 1 :]
+    assert [event.kind for event in asked] == ["decision.held"] * len(swapped) + ["decision.denied"]
+    assert len({event.hold_id for event in asked} - {"", hold.hold_id}) == len(swapped)
     assert (await house.decide(refund(minor=82_000))).decision == DECISION_TYPE_ALLOW
