@@ -30,6 +30,7 @@ from licet.permit import DoorState, Permit, Presented, examine, still_holds
 from licet.refusal import Reason, Refusal
 from licet.tier import CallClass
 from licet.tracing import Tracing
+from sidecar.admission import Admission, Place
 from sidecar.exchange import Answered, Pairs, Refused, Reply, Request, ToolAnswer, sized
 from sidecar.mask import masked
 from sidecar.outcome import Outcome, outcome_of
@@ -96,7 +97,6 @@ class Call:
     record: Record
     trace: DoorTrace
     gone: bool = False
-    over_quota: bool = False
     forwarded: bool = False
     trailers: Pairs = field(default=())
 
@@ -108,6 +108,7 @@ class Door:
         self._parts = parts
         self._limits = limits or Limits()
         self._open: set[asyncio.Task[Reply]] = set()
+        self._admission = Admission(parts.quota, parts.clock.monotonic_ms)
         self._flood = FloodRecord(parts.journal.append, flood_event, parts.clock.monotonic_ms)
         self.faults = 0
         """Unexpected exceptions so far; each was denied."""
@@ -158,15 +159,16 @@ class Door:
             return await self._conclude(call, reply)
 
     async def _enforce(self, call: Call) -> Reply:
+        place = self._admission.enter(bucket_of(call.request.peer, call.request.origin))  # 1
+        if isinstance(place, Refusal):
+            return Refused(refusal=place)
+        with place:
+            return await self._admitted(call, place)
+
+    async def _admitted(self, call: Call, place: Place) -> Reply:
         request = call.request
-        refusal = self._parts.quota.take(  # 1
-            bucket_of(request.peer, request.origin), monotonic_ms=self._parts.clock.monotonic_ms()
-        )
-        if refusal is not None:
-            call.over_quota = True
-            return Refused(refusal=refusal)
         if request.path == FENCE_PATH:
-            return await self._fence(call)
+            return await self._fence(call, place)
         state = self._parts.beacons.state()
         if state is None:
             return Refused(refusal=Refusal(Reason.BEACON_STALE, detail="no beacon yet"))
@@ -175,7 +177,7 @@ class Door:
             return Refused(refusal=Refusal(Reason.METHOD_UNKNOWN))
         if versions.current.client_streaming:
             return Refused(refusal=Refusal(Reason.CLIENT_STREAMING))
-        body = await sized(request, state.k_tool)  # 1, size
+        body = await sized(request, state.k_tool, place.weigh)  # 1, size
         if isinstance(body, Refusal):
             return Refused(refusal=body)
         presented = await self._presented(call, state, body)
@@ -296,11 +298,11 @@ class Door:
             return Refused(refusal=Refusal(Reason.OUTCOME_UNKNOWN), trailers=call.trailers)
         return masked(permit, answer, call.trailers)
 
-    async def _fence(self, call: Call) -> Reply:
+    async def _fence(self, call: Call, place: Place) -> Reply:
         """Close a round for the reconciler; nobody else, and nothing else of the guard's service."""
         if call.request.peer != self._parts.reconciler:
             return Refused(refusal=Refusal(Reason.NO_PERMIT, detail="only the reconciler may fence"))
-        body = await sized(call.request, b"")
+        body = await sized(call.request, b"", place.weigh)
         if isinstance(body, Refusal):
             return Refused(refusal=body)
         fenced = await self._parts.fences.fence(body)
@@ -311,17 +313,11 @@ class Door:
 
     def _fault(self, call: Call, fault: Exception) -> Reply:
         self.faults += 1
-        log(
-            LOG,
-            logging.ERROR,
-            "door.fault",
-            error=type(fault).__name__,
-            forwarded=call.forwarded,
-            **call.trace.ids(),
-        )
+        why, ids = type(fault).__name__, call.trace.ids()
+        log(LOG, logging.ERROR, "door.fault", error=why, forwarded=call.forwarded, **ids)
         LOG.debug("door.fault", exc_info=fault)
-        call.trace.fail(type(fault).__name__)
-        call.record.detail = f"unexpected {type(fault).__name__}"
+        call.trace.fail(why)
+        call.record.detail = f"unexpected {why}"
         reason = Reason.OUTCOME_UNKNOWN if call.forwarded else Reason.INTERNAL
         if call.forwarded:
             call.record.outcome = Outcome.UNKNOWN.value
@@ -337,15 +333,9 @@ class Door:
             await self._record(call, reply, kind, fields | call.trace.ids())
         except Exception as fault:  # noqa: BLE001 # no reply leaves without its event
             reason = Reason.OUTCOME_UNKNOWN if call.forwarded else Reason.AUDIT_BACKPRESSURE
-            log(
-                LOG,
-                logging.ERROR,
-                "door.event_lost",
-                error=type(fault).__name__,
-                kind=kind,
-                **call.trace.ids(),
-            )
             self.faults += 1
+            why = type(fault).__name__
+            log(LOG, logging.ERROR, "door.event_lost", error=why, kind=kind, **call.trace.ids())
             reply = Refused(refusal=Refusal(reason), trailers=call.trailers)
         self._told(call, kind, fields, reply)
         return reply
@@ -358,7 +348,8 @@ class Door:
         """
         if isinstance(reply, Refused) and kind is EventKind.DOOR_REFUSED and not call.record.attempt:
             bucket = bucket_of(call.request.peer, call.request.origin)
-            if call.over_quota or self._parts.journal.crowded or not self._flood.alone(bucket):
+            over_quota = reply.refusal.reason is Reason.QUOTA_EXCEEDED
+            if over_quota or self._parts.journal.crowded or not self._flood.alone(bucket):
                 await self._flood.refused(bucket, reply.refusal.reason, fields)
                 return
         permit = call.record.permit

@@ -130,9 +130,15 @@ Reply: TypeAlias = Answered | Refused
 """How a call ends for its caller."""
 
 
-async def sized(request: Request, k_tool: bytes) -> bytes | Refusal:
-    """Return the body of a call; of one too large, its size and digest are all that is kept."""
+async def sized(request: Request, k_tool: bytes, weigh: Callable[[int], Refusal | None]) -> bytes | Refusal:
+    """Return the body of a call; of one too large, its size and digest are all that is kept.
+
+    `weigh` has the caller answer for its size, before anything is made of it.
+    """
     body = await request.receive()
-    if isinstance(body, Refusal) or len(body) <= MAX_REQUEST_BYTES:
+    if isinstance(body, Refusal):
         return body
+    refusal = weigh(len(body))
+    if refusal is not None or len(body) <= MAX_REQUEST_BYTES:
+        return body if refusal is None else refusal
     return Refusal(Reason.TOO_LARGE, detail=await asyncio.to_thread(left_out_mark, body, k_tool))

@@ -47,21 +47,24 @@ class Quota:
         self._max_peers = max_peers
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def take(self, peer: str, *, monotonic_ms: int) -> Refusal | None:
-        """Check 1: take one token of `peer`, or refuse with QUOTA_EXCEEDED."""
+    def take(self, peer: str, *, monotonic_ms: int, cost: int = 1) -> Refusal | None:
+        """Check 1: take `cost` tokens of `peer`, or refuse with QUOTA_EXCEEDED and take none.
+
+        What comes to more than a full bucket takes one, less the token that a call has taken to come in.
+        """
         bucket = self._buckets.get(peer)
         if bucket is None:
             if len(self._buckets) >= self._max_peers:
                 self._buckets.popitem(last=False)
-            self._buckets[peer] = _Bucket(self._burst - 1, monotonic_ms)
-            return None
+            bucket = self._buckets[peer] = _Bucket(self._burst, monotonic_ms)
         self._buckets.move_to_end(peer)
         earned = max(0, monotonic_ms - bucket.at_ms) * self._per_ms
         bucket.tokens = min(self._burst, bucket.tokens + earned)
         bucket.at_ms = monotonic_ms
-        if bucket.tokens < 1:
+        taken = 1.0 if cost == 1 else min(float(cost), self._burst - 1)
+        if bucket.tokens < taken:
             return Refusal(Reason.QUOTA_EXCEEDED, step=1)
-        bucket.tokens -= 1
+        bucket.tokens -= taken
         return None
 
     def __len__(self) -> int:

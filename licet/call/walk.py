@@ -9,7 +9,7 @@ own encoding, so a tool with another parser cannot understand another one.
 Not done here: whether the values are right for anything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
@@ -119,11 +119,12 @@ class _Walker:
         self.out.append(part.item(value))
         return value if part.enum is None else part.enum[value]
 
-    def _list(self, part: FieldPlan, values: Iterable[Any], depth: int) -> ListValue:
-        items = tuple(values)
-        self._count(len(items))
-        self.out.append(tree.list_head(len(items)))
-        return ListValue(tuple(self._one(part, item, depth) for item in items))
+    def _list(self, part: FieldPlan, values: Sequence[Any], depth: int) -> ListValue:
+        self._count(
+            len(values)
+        )  # before anything is made of them: half a million messages fit into a request
+        self.out.append(tree.list_head(len(values)))
+        return ListValue(tuple(self._one(part, item, depth) for item in values))
 
     def _map(self, part: FieldPlan, entries: Any, depth: int) -> MapValue:
         self._count(2 * len(entries))

@@ -3,6 +3,7 @@
 import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,18 @@ def test_request_may_have_as_many_values_as_the_limit_and_no_more(samples: Any, 
 
     assert read(samples.refund, body(MAX_NODES - 1))
     assert reason(samples.refund, body(MAX_NODES)) is Reason.ARGUMENTS_MALFORMED
+
+
+def test_values_are_counted_before_anything_is_made_of_them(samples: Any, wire: Any) -> None:
+    """Half a million messages fit into a request; as Python's objects they take seconds of a slow machine."""
+    many = wire.data(6, b"") * (MAX_REQUEST_BYTES // 2)
+    tracemalloc.start()
+    try:
+        assert reason(samples.refund, many) is Reason.ARGUMENTS_MALFORMED
+        assert tracemalloc.get_traced_memory()[1] < 8 * MAX_REQUEST_BYTES
+    finally:
+        tracemalloc.stop()
+    assert len(read(samples.refund, wire.data(6, b"") * 1_000).canonical) == 2_000
 
 
 # How it was written is forgotten

@@ -32,7 +32,7 @@ class World:
         self.tool = FakeTool()
         self.journal = FakeJournal()
         self.beacons = FakeBeacons(self.state())
-        self.quota = Quota(per_second=1_000, burst=1_000)
+        self.quota = Quota(per_second=10_000, burst=10_000)
         self.fences: Any = None
         self.decider: Decider | None = None
         self.door = self.make_door()
