@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import grpc
 import grpc.aio
 
+from decider.connections import HANDSHAKE_S, most_connections
 from decider.credentials import server_credentials
 from decider.health import Health
 from decider.in_force.configuration import Configuration
@@ -89,7 +90,11 @@ class Entrance:
     def _take_grpcio(self) -> int:
         settings = self._settings
         keep_serving()
-        server = self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        bounds = (
+            ("grpc.max_allowed_incoming_connections", most_connections()),
+            ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1_000)),
+        )
+        server = self._server = grpc.aio.server(options=(*SERVER_OPTIONS, *bounds))
         if settings.tls:
             return server.add_secure_port(settings.listen, server_credentials(settings))
         return server.add_insecure_port(settings.listen)
@@ -102,7 +107,7 @@ class Entrance:
         )  # whoever stays with grpcio loads none of it
 
         settings = self._settings
-        limits = Limits(MAX_MESSAGE_BYTES, MAX_METADATA_BYTES, settings.half_sent_ms)
+        limits = Limits(MAX_MESSAGE_BYTES, MAX_METADATA_BYTES, settings.half_sent_ms, most_connections())
         server = self._server = UnaryServer(limits)
         files = settings.tls_certificate_file, settings.tls_key_file, settings.tls_ca_file
         return server.take_port(settings.listen, mutual_tls(*files) if settings.tls else None)

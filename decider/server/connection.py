@@ -18,6 +18,7 @@ from urllib.parse import quote
 import grpc
 import ngh2
 
+from decider.connections import MAX_CONNECTIONS
 from decider.server.call import (
     OK_HEADERS,
     OK_TRAILERS,
@@ -60,11 +61,12 @@ Find = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one call may bring, in bytes, and how long it may take to bring it."""
+    """What one call may bring, in bytes, how long it may take to bring it, and how many connections stand."""
 
     message_bytes: int
     metadata_bytes: int
     half_sent_ms: int = HALF_SENT_MS
+    connections: int = MAX_CONNECTIONS
 
 
 @dataclass(slots=True)
@@ -100,8 +102,11 @@ class Connection(asyncio.Protocol):
         )
 
     def connection_made(self, transport: Any) -> None:
-        """Begin; under TLS only with a peer that agreed on HTTP/2."""
+        """Begin, where not too many stand; under TLS only with a peer that agreed on HTTP/2."""
         self._transport = transport
+        if len(self._known) >= self._limits.connections:
+            transport.abort()
+            return
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and tls.selected_alpn_protocol() != "h2":
             transport.abort()
@@ -313,10 +318,11 @@ class Connection(asyncio.Protocol):
         if quiet_s >= QUIET_S + GONE_S:
             self._transport.abort()
             return
-        if quiet_s >= QUIET_S:
+        asked = quiet_s >= QUIET_S
+        if asked:
             self._http.ping()
             self._flush()
-        self._watch = self._loop.call_later(max(QUIET_S - quiet_s, GONE_S), self._look)
+        self._watch = self._loop.call_later(GONE_S if asked else QUIET_S - quiet_s, self._look)
 
     async def drain(self, grace_s: float) -> None:
         """Take no new calls, let those that run end within `grace_s`, cancel the rest, and close."""

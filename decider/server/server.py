@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import grpc
 
+from decider.connections import HANDSHAKE_S
 from decider.server.connection import Connection, Limits
 from licet.intake import Intake
 
 BACKLOG: Final = 1_024
-HANDSHAKE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
