@@ -41,7 +41,7 @@ def policy_lint(directory: PolicyDirectory, environment: Environment = "lint") -
         payload = read_bundle_source(directory, environment=environment)
     except SourceError as error:
         fail(error)
-    for warning in lint_bundle(payload):
+    for warning in (*lint_bundle(payload), *_missed(directory)):
         typer.echo(f"{directory}: warning: {warning}", err=True)
     _refuse_misfits(directory)
 
@@ -90,6 +90,15 @@ def _policy_tests(directory: Path) -> Any:
         return rules, run_tests(rules, read_tests(directory / FILE))
     except SourceError as error:
         fail(error)
+
+
+def _missed(directory: Path) -> tuple[str, ...]:
+    """Return a sentence for each rule that the tests beside the rules would not miss."""
+    from decider.policy.policy_tests import FILE, untested
+
+    if not (directory / FILE).exists():
+        return (f"there is no {FILE}: nothing shows what the rules do",)
+    return untested(*_policy_tests(directory))
 
 
 def _refuse_misfits(directory: Path) -> None:
@@ -147,7 +156,7 @@ def signed_bundle(directory: Path, key: Path, environment: str) -> Any:
         signing = read_signing_key(key)
     except (SourceError, KeyFileError) as error:
         fail(error)
-    for warning in lint_bundle(payload):
+    for warning in (*lint_bundle(payload), *_missed(directory)):
         typer.echo(f"{directory}: warning: {warning}", err=True)
     return signing.sign(PayloadType.BUNDLE, payload)
 

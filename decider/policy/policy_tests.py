@@ -119,6 +119,7 @@ def said(evaluation: Evaluation) -> tuple[str, tuple[str, ...]]:
 def run_tests(rules: RuleSet, tests: tuple[PolicyTest, ...]) -> tuple[Outcome, ...]:
     """Return what the rules say to every test."""
     outcomes = []
+    holds = {rule.rule_id for rule in rules.rules if rule.requirement is not None}
     for test in tests:
         evaluation = rules.narrow(test.call, lifted=test.lifted)
         decision, determining = said(evaluation)
@@ -128,6 +129,8 @@ def run_tests(rules: RuleSet, tests: tuple[PolicyTest, ...]) -> tuple[Outcome, .
             problem = f"must {test.decision}, but the rules {decision} by {_names(determining)}{why}"
         elif test.rules is not None and determining != test.rules:
             problem = f"must {decision} by {_names(test.rules)}, but does by {_names(determining)}"
+        elif test.lifted - holds:
+            problem = f"lifts {_names(tuple(sorted(test.lifted - holds)))}, which is no rule with `@hold`"
         outcomes.append(Outcome(test, decision, determining, problem))
     return tuple(outcomes)
 
@@ -136,11 +139,20 @@ def _names(rules: tuple[str, ...]) -> str:
     return ", ".join(f"`{rule}`" for rule in rules) or "no rule"
 
 
+def _approved(rules: RuleSet, outcome: Outcome) -> tuple[str, ...]:
+    """Return the hold rules that the test needs lifted: the call is held by each that is not."""
+    test = outcome.test
+    if outcome.decision != "allow":
+        return ()
+    held = {one: said(rules.narrow(test.call, lifted=test.lifted - {one})) for one in test.lifted}
+    return tuple(one for one, (decision, by) in held.items() if decision == "hold" and one in by)
+
+
 def untested(rules: RuleSet, outcomes: tuple[Outcome, ...]) -> tuple[str, ...]:
     """Return a sentence for each rule that the tests would not miss."""
     determined: Mapping[str, set[str]] = {rule.rule_id: set() for rule in rules.rules}
     for outcome in outcomes:
-        for rule_id in (*outcome.rules, *(outcome.test.lifted if outcome.decision == "allow" else ())):
+        for rule_id in (*outcome.rules, *_approved(rules, outcome)):
             determined.get(rule_id, set()).add(outcome.decision)
     found = []
     for rule in rules.rules:

@@ -78,6 +78,28 @@ def test_rule_that_no_test_would_miss_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_approval_that_the_call_does_not_need_is_no_test_of_the_hold(tmp_path: Path) -> None:
+    """`lifted` beside a call that nobody holds says nothing of the rule: it would pass without it."""
+    idle = GOOD.replace(
+        "amount_minor: 10001, currency: USD}\n    lifted: [large]", "amount_minor: 1}\n    lifted: [large]"
+    )
+    assert idle != GOOD
+    assert outcomes(tmp_path, idle) == ["rule `large`: a hold needs a test that holds and one that is lifted"]
+    unknown = GOOD.replace("lifted: [large]", "lifted: [large, larger, bot]")
+    assert outcomes(tmp_path, unknown)[:1] == ["lifts `bot`, `larger`, which is no rule with `@hold`"]
+
+
+def test_lint_and_build_say_which_rules_no_test_would_miss(policy: Path, tmp_path: Path) -> None:
+    assert "warning" not in CliRunner().invoke(policy_app, ["lint", str(policy)]).output
+    with (policy / "rules.cedar").open("a") as rules:
+        rules.write('@id("idle") permit (principal == Agent::"x", action == Action::"refund", resource);\n')
+    linted = CliRunner().invoke(policy_app, ["lint", str(policy)])
+    assert (linted.exit_code, "`idle`: no test makes it determine" in linted.output) == (0, True)
+    assert "`idle`: no test makes it determine" in build(policy, tmp_path)[1]
+    (policy / "tests.yaml").unlink()
+    assert "there is no tests.yaml" in CliRunner().invoke(policy_app, ["lint", str(policy)]).output
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
