@@ -46,6 +46,9 @@ FIRST_ORDERS = (
 )
 """What every book begins with."""
 
+LOCK_WAIT_S = 15.0
+"""How long readers and guarded refunds wait for the book's one write lock: the demo holds it for seconds."""
+
 
 def bulk_orders(count: int) -> tuple[Order, ...]:
     """Return `count` more orders of tenant t1, B0001 and on, each of 50.00 USD that may be refunded."""
@@ -57,7 +60,7 @@ def bulk_orders(count: int) -> tuple[Order, ...]:
 
 def open_book(path: Path | str) -> sqlite3.Connection:
     """Open the tool's database and make its tables; commits survive a power cut (WAL, synchronous FULL)."""
-    connection = sqlite3.connect(path, timeout=15, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.executescript(SCHEMA.read_text())

@@ -29,7 +29,15 @@ from pathlib import Path
 import grpc
 
 from examples.refund.fin.v1 import finance_pb2, finance_pb2_grpc
-from examples.refund.orders import FIRST_ORDERS, UnknownOrder, open_book, read_order, refund, seed
+from examples.refund.orders import (
+    FIRST_ORDERS,
+    LOCK_WAIT_S,
+    UnknownOrder,
+    open_book,
+    read_order,
+    refund,
+    seed,
+)
 from examples.refund.spans import ToolSpans
 from examples.refund.ungated import LooseStep, require_unguarded
 from examples.tool_process import CallsFile, bind_socket, read_anchor, run
@@ -124,7 +132,7 @@ def gated(settings: Settings) -> grpc.Server:
     """Return the tool's server on its Unix socket, guarded; not started."""
     book = open_book(settings.ledger)
     seed(book, FIRST_ORDERS)
-    ledger = SqliteLedger(settings.ledger)
+    ledger = SqliteLedger(settings.ledger, lock_wait_s=LOCK_WAIT_S)
     ledger.install()
     ledger.protect("ledger", "spend_id", "entry")
     guard = Guard(ledger, settings.anchor)

@@ -27,8 +27,8 @@ from licet.guard.ledger import (
     spend_row,
 )
 
-BUSY_TIMEOUT_S: Final = 5.0
-"""How long a transaction waits for the write lock before the ledger counts as unavailable."""
+LOCK_WAIT_S: Final = 5.0
+"""How long a transaction waits for the write lock where nobody says otherwise."""
 
 _NOW_US: Final = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 _EXEC_ROW: Final = """
@@ -167,10 +167,16 @@ class SqliteTransaction:
 
 
 class SqliteLedger:
-    """A tool's SQLite database, by its path. Connections are opened as needed and kept."""
+    """A tool's SQLite database, by its path. Connections are opened as needed and kept.
 
-    def __init__(self, path: Path | str) -> None:
+    Args:
+        path: The file.
+        lock_wait_s: How long a transaction waits for the write lock until the ledger counts as unavailable.
+    """
+
+    def __init__(self, path: Path | str, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
         self._path = str(path)
+        self._lock_wait_s = lock_wait_s
         self._idle = Idle(self._connect, lambda connection: not connection.in_transaction)
 
     def install(self) -> None:
@@ -242,7 +248,7 @@ class SqliteLedger:
     def _connect(self) -> sqlite3.Connection:
         try:
             return sqlite3.connect(
-                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+                self._path, timeout=self._lock_wait_s, isolation_level=None, check_same_thread=False
             )
         except sqlite3.Error as error:
             raise LedgerUnavailable(str(error)) from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -192,7 +193,7 @@ def test_a_reader_that_blocks_the_commit_makes_the_ledger_unavailable(
     tool: GuardedTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In SQLite's rollback journal, its default, a commit waits for readers."""
-    monkeypatch.setattr("licet.guard.sqlite.BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(tool.store.ledger, "_lock_wait_s", 0.1)
     call = tool.call()
     tool.store.ledger.close()
     reader = tool.store.connect()
@@ -204,6 +205,16 @@ def test_a_reader_that_blocks_the_commit_makes_the_ledger_unavailable(
     reader.close()
     assert untouched(tool)
     assert isinstance(tool.refund(call), Done)
+
+
+def test_a_ledger_waits_for_its_lock_as_long_as_it_is_told(tmp_path: Path) -> None:
+    for ledger, wait_ms in (
+        (SqliteLedger(tmp_path / "a"), 5_000),
+        (SqliteLedger(tmp_path / "a", lock_wait_s=15), 15_000),
+    ):
+        with ledger.transaction() as transaction:
+            assert transaction.execute("PRAGMA busy_timeout").fetchone() == (wait_ms,)
+        ledger.close()
 
 
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)

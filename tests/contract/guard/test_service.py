@@ -191,7 +191,7 @@ def test_a_refused_repeat_of_an_executed_step_does_not_deny_its_effect(rig: Rig)
 def test_a_ledger_that_cannot_be_used_is_unavailable_and_says_nothing_of_the_effect(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("licet.guard.sqlite.BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(rig.tool.store.ledger, "_lock_wait_s", 0.1)
     writer = rig.tool.store.connect()
     permit = rig.tool.mint.sign(rig.tool.decision())
     rig.tool.store.ledger.close()

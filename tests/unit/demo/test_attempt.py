@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from examples.refund.demo.attempt import EVIDENCE_OF_EFFECT, SPANS_OF_EFFECT, Attempt, Case, Seen, effect
+from examples.refund.demo.cases.moment import LIFE_S
 from examples.refund.demo.report import WIDTH, case_json, case_lines, money
+from examples.refund.orders import LOCK_WAIT_S
 
 RIGHT = Seen(
     replies=("OK",),
@@ -15,6 +17,11 @@ RIGHT = Seen(
     findings=("ALLOWED_EXECUTED",),
     spans=SPANS_OF_EFFECT,
 )
+
+
+def test_tool_waits_longer_for_its_lock_than_a_short_lived_permit_lives() -> None:
+    """A slow machine needs the longer lives; it would see a ledger that is away and no permit that ended."""
+    assert max(LIFE_S) + 1 < LOCK_WAIT_S
 
 
 def _attempt(seen: Seen) -> Attempt:

@@ -27,7 +27,7 @@ from examples.refund.demo.wire import Asked, Step
 TASK_S = (5.0, 12.0, 30.0)
 """How long the short task lasts: decider restart and permit life; more where a restart takes long."""
 LIFE_S = (3.0, 6.0, 12.0)
-"""Most that is left when a permit is asked for: the tool waits 15 s for its ledger's lock."""
+"""Most that is left when a permit is asked for: less than the tool waits for its ledger's lock."""
 SLACK = 4
 """A permit must live this often as long as it took to ask for: it has a door and a tool still to reach."""
 HAND_OVER_S = 0.3
@@ -57,7 +57,7 @@ def bundle_superseded_before_the_transaction(play: Play) -> None:
     with play.attack("the ledger was locked meanwhile", refused_in_transaction("BUNDLE_SUPERSEDED")):
         step, body = play.step(), refund(play.house.order())
         asked = play.decide(step, body)
-        prepared = play.house.next_bundle()  # before the lock, which the tool waits for 15 s at most
+        prepared = play.house.next_bundle()  # before the lock, which the tool waits for LOCK_WAIT_S at most
         _sent_while_locked(play, step, body, asked, partial(_in_force, play, *prepared))
     with play.lawful("the ledger was locked, nothing else", effect()):
         step, body = play.step(), refund(play.house.order())
@@ -79,8 +79,9 @@ def expired_before_the_transaction(play: Play) -> None:
     """The permit expired between the reserve and the tool's transaction."""
     with play.attack("the ledger was locked meanwhile", refused_in_transaction("EXPIRED")):
         step, body, asked = _short_lived(play)
-        left = asked.decision.not_after_ms / 1000 - time.time()
-        _sent_while_locked(play, step, body, asked, partial(time.sleep, max(0.0, left) + 0.1))
+        end = asked.decision.not_after_ms / 1000
+        # counted once the call waits in the tool: the lock is held for less than the tool waits for it
+        _sent_while_locked(play, step, body, asked, lambda: time.sleep(max(0.0, end - time.time()) + 0.1))
     with play.lawful("the ledger was locked, not as long", effect()):
         step, body = play.step(), refund(play.house.order())
         asked = play.decide(step, body)
