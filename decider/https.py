@@ -2,8 +2,8 @@
 
 Guarantees: https only, with a verified certificate, to that host and nowhere else: no redirect is followed,
 no proxy of the process's environment is used, and no address comes from a request. A name that leads to an
-address inside is not asked unless the configuration says that it may. It takes `timeout_s` once the name is
-resolved, however slowly the other side sends, and reads at most `max_bytes`.
+address inside is not asked unless the configuration says that it may. It takes `timeout_s` with the look-up
+of the name, however slowly name server and other side answer, and reads at most `max_bytes`.
 """
 
 import contextlib
@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from decider.resolver import Place, Resolver
+
 CHUNK_BYTES: Final = 16 << 10
 PORT: Final = 443
 MIN_WAIT_S: Final = 0.05
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
-Place = tuple[int, tuple[str, int]]
-"""An address family, and address and port."""
+_RESOLVER: Final = Resolver()
 
 
 class HttpsError(Exception):
@@ -78,7 +79,8 @@ def ask(endpoint: Endpoint, question: Question) -> tuple[int, bytes]:
     try:
         context = ssl.create_default_context(cafile=endpoint.ca_file)
         context.set_alpn_protocols(["http/1.1"])
-        plain = _connected(_addresses(endpoint, host, port), deadline)
+        wait_s = max(0.0, deadline - time.monotonic())
+        plain = _connected(_addresses(endpoint, host, port, wait_s), deadline)
         secure = context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
         cut = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, (secure,))
         cut.start()  # a handshake and headers that come a byte at a time must end, too
@@ -117,10 +119,9 @@ def _never(address: str) -> bool:
     return found.is_link_local or found.is_multicast or found.is_unspecified
 
 
-def _addresses(endpoint: Endpoint, host: str, port: int) -> list[Place]:
+def _addresses(endpoint: Endpoint, host: str, port: int, wait_s: float) -> list[Place]:
     """Return where to connect. What is looked at is what is connected to: no second answer of a resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    listed: list[Place] = [(family, (str(place[0]), int(place[1]))) for family, _, _, _, place in found]
+    listed = _RESOLVER.places(host, port, wait_s)
     with contextlib.suppress(ValueError):
         ip_address(host)
         return listed  # an address in the configuration itself says where it leads

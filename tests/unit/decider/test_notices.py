@@ -246,3 +246,27 @@ def test_handshake_that_comes_a_byte_at_a_time_ends_in_time() -> None:
     finally:
         over.set()
         listening.close()
+
+
+def test_name_server_that_never_answers_holds_nobody_past_the_time_and_takes_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    answers = threading.Event()
+
+    def hangs(host: str, *_: Any, **__: Any) -> Any:
+        asked.append(host)
+        answers.wait()
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    try:
+        for host in ("slow.example.com", "slow.example.com", "other.example.com"):
+            with pytest.raises(HttpsError, match="TimeoutError"):
+                ask(Endpoint(f"https://{host}/", timeout_s=0.1), Question(b"{}"))
+        assert asked == ["slow.example.com", "other.example.com"]
+    finally:
+        answers.set()
+    while len(asked) == 2:  # once it has answered, the next who asks has the name looked up anew
+        with pytest.raises(HttpsError, match="gaierror"):
+            ask(Endpoint("https://slow.example.com/", timeout_s=60), Question(b"{}"))
