@@ -227,6 +227,8 @@ def catalog_draft(
         fail(f"{descriptors}: {error}")
     except SourceError as error:
         fail(error)
+    if text.endswith("\nmethods:\n"):
+        fail(f"{descriptors}: there is no method in it to draft")
     if out is None:
         typer.echo(text, nl=False)
     else:
@@ -235,16 +237,19 @@ def catalog_draft(
 
 
 def signed_catalog(file: Path) -> Any:
-    """Return the parsed payload of a signed catalog; verifies nothing; ends where it cannot be read."""
-    from google.protobuf.message import DecodeError
-
+    """Return the parsed payload of a signed catalog; verifies nothing; ends where it is none."""
     from licet.keyfile import KeyFileError, read_signed
+    from licet.refusal import Refusal
+    from licet.statement import strict_parse
     from licet.v1 import catalog_pb2
 
     try:
-        return catalog_pb2.Catalog.FromString(read_signed(file).payload)
-    except (KeyFileError, DecodeError) as error:
+        found = strict_parse(catalog_pb2.Catalog, read_signed(file).payload)
+    except KeyFileError as error:
         fail(error)
+    if isinstance(found, Refusal):
+        fail(f"`{file}` is no signed catalog: {found.detail}")
+    return found
 
 
 @catalog_app.command("diff")

@@ -142,7 +142,9 @@ def register(
     key: KeyFile = None,
     ca: Authority = None,
     intent: Annotated[str, typer.Option(help="what the work is; recorded")] = "",
-    minutes: Annotated[int, typer.Option(min=0, help="how long; 0: as long as the template allows")] = 0,
+    minutes: Annotated[
+        int, typer.Option(min=0, max=24 * 60, help="how long; 0: as long as the template allows")
+    ] = 0,
     delegation: Annotated[str, typer.Option(help="last link of the delegation it rests on")] = "",
     address: Annotated[list[str] | None, typer.Option(help="the only addresses its calls may hold")] = None,
     value: Annotated[list[str] | None, typer.Option(help="operation.argument=value,value")] = None,

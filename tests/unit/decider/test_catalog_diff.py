@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from decider.catalog.cli import catalog_app
 from decider.catalog.diff import Effect, differences
 from licet.strict import canonical
-from licet.v1 import catalog_pb2
+from licet.v1 import bundle_pb2, catalog_pb2
+from licet.v1.statement_pb2 import Signed
 from tests.worlds import permit as world
 from tests.worlds.permit import REFUND, WIPE
 
@@ -127,3 +128,9 @@ def test_command_ends_with_1_where_something_widens_and_says_it_first(tmp_path: 
     assert done.stdout.splitlines()[0] == "widens   fin.v1.Finance/IssueRefund: guarded: true -> false"
     assert CliRunner().invoke(catalog_app, ["diff", str(old), str(old)]).exit_code == 0
     assert CliRunner().invoke(catalog_app, ["diff", str(old), str(old), "--json"]).stdout == "[]\n"
+    bundle = tmp_path / "bundle"
+    bundle.write_bytes(
+        canonical(Signed(payload=canonical(bundle_pb2.Bundle(rules="x", stage=1)), key_id="k"))
+    )
+    other = CliRunner().invoke(catalog_app, ["diff", str(old), str(bundle)])
+    assert (other.exit_code, other.stdout, "is no signed catalog" in other.stderr) == (1, "", True)

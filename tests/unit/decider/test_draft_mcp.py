@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from decider.catalog.build import build_catalog, entries_of
+from decider.catalog.cli import catalog_app
 from decider.catalog.descriptors import Descriptors
 from decider.catalog.draft_mcp import draft_mcp
 from decider.catalog.lint import Level, lint_catalog
@@ -122,6 +124,15 @@ def test_list_is_read_as_servers_and_clients_write_it(shape: str) -> None:
 def test_what_is_no_list_of_tools_is_refused_saying_why(data: bytes, why: str) -> None:
     with pytest.raises(McpToolsError, match=why.replace("no JSON", "is not JSON")):
         McpTools(data)
+
+
+def test_list_without_a_tool_leaves_no_draft(tmp_path: Path) -> None:
+    for name, data in (("none.json", b'{"tools": []}'), ("none.binpb", b"")):
+        (tmp_path / name).write_bytes(data)
+        words = ["draft", str(tmp_path / name), "--tool", "x", "--out", str(tmp_path / "out.yaml")]
+        done = CliRunner().invoke(catalog_app, words)
+        assert (done.exit_code, "no method in it" in done.stderr) == (1, True)
+        assert not (tmp_path / "out.yaml").exists()
 
 
 def test_method_that_the_server_does_not_list_cannot_be_built(tmp_path: Path) -> None:
