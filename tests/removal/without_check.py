@@ -20,6 +20,7 @@ from licet.permit.case import Case
 from licet.permit.checks import Check
 from licet.v1.decision_pb2 import Decision
 from licet.v1.statement_pb2 import Signed
+from sidecar.admission import Admission
 from sidecar.core import Door
 
 
@@ -86,7 +87,7 @@ class Line:
 
 
 STEPS: dict[str, Line] = {
-    "step_01_quota": Line(Door, "_enforce", "if refusal is not None:", "if False:"),
+    "step_01_quota": Line(Admission, "enter", "if refusal is not None:", "if False:"),
     "step_01_size": Line(sidecar.core, "sized", "or len(body) <= MAX_REQUEST_BYTES", "or True"),
     "step_12_spend": Line(Door, "_execute", "if permit.spends:", "if False:"),
     "step_12_still_holds": Line(
