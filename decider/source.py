@@ -3,7 +3,7 @@
 A source is read once into `Section`s. A reader asks for the fields that it knows; `close()` names the fields
 that nobody asked for. Faults are collected in one `Faults`, so that a person sees all of them at once, and
 `raise_any` ends the reading. Refused, whatever the field: a duplicate key, an anchor or alias, a second
-document, a null, a float, a tag, a file of more than `MAX_SOURCE_BYTES`. Plain `true` and `false` are truth
+document, a null, a float, a tag, half a character, a file of more than `MAX_SOURCE_BYTES`. Plain `true` and `false` are truth
 values, plain decimal digits are integers, everything else is text: YAML's other spellings (`yes`, `0o17`,
 `1_000`, `12:30`) have no meaning here.
 """
@@ -24,6 +24,8 @@ _FLOAT: Final = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(inf|nan))\Z", re.IGNORECASE
 )
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+HALF: Final = "has half a character, a surrogate such as \\ud83d: write the character itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,9 @@ def scalar(node: Node, name: str, faults: Faults) -> Scalar:
         faults.add(_line(node), name, "must be a single value, not a list or a mapping")
         return ""
     text = str(node.value)
+    if _SURROGATE.search(text):
+        faults.add(_line(node), name, HALF)
+        return ""
     if node.style is not None:
         return text
     if text in _NULLS or _FLOAT.match(text):
@@ -255,6 +260,8 @@ def section(node: Node, name: str, faults: Faults) -> Section | None:
     for key_node, value in node.value:
         if not isinstance(key_node, yaml.ScalarNode) or not key_node.value:
             faults.add(_line(key_node), name, "a field's name must be text")
+        elif _SURROGATE.search(key_node.value):
+            faults.add(_line(key_node), name, HALF)
         elif key_node.value in fields:
             faults.add(_line(key_node), f"{name}.{key_node.value}" if name else key_node.value, "given twice")
         else:

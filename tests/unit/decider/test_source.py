@@ -61,6 +61,10 @@ def test_lawful_source_is_read() -> None:
         ("a: [\n", 2, "", "is not YAML"),
         ("a: b\n\tc: d\n", 2, "", "is not YAML"),
         ("a: \x00\n", 0, "", "is not YAML"),
+        (GOOD.replace("finance", '"\\ud83d"'), 1, "name", "half a character"),
+        (GOOD.replace("finance", '"\\ud83d\\ude00"'), 1, "name", "half a character"),
+        (GOOD.replace("b]", '"\\udc00"]'), 4, "list[1]", "half a character"),
+        (GOOD + '"\\ud83d": 1\n', 5, "", "half a character"),
     ],
 )
 def test_bad_source_names_file_line_and_field(text: str, line: int, field: str, why: str) -> None:
@@ -69,6 +73,35 @@ def test_bad_source_names_file_line_and_field(text: str, line: int, field: str, 
     assert any(
         fault.file == "t.yaml" and fault.line == line and fault.field == field and why in fault.message
         for fault in error.value.faults
+    ), str(error.value)
+
+
+JSON = '{"name": "finance",\n "count": 3,\n "open": true,\n "list": ["a", "b"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "why"),
+    [
+        ('"open"', '"name": "other",\n "open"', 3, "name", "given twice"),
+        ('"open"', '"colour": "red",\n "open"', 3, "colour", "unknown field"),
+        ("3", '"3"', 2, "count", "must be an integer"),
+        ("3", "3.0", 2, "count", "is a float"),
+        ("3", "NaN", 2, "count", "must be an integer"),
+        ("3", "1e400", 2, "count", "is a float"),
+        ("3", "null", 2, "count", "must not be null"),
+        ("3", "[3]", 2, "count", "single value"),
+        ("true", '"true"', 3, "open", "must be true or false"),
+        ('"b"', "1", 4, "list[1]", "must be text"),
+        ('"finance"', '"\\ud800"', 1, "name", "half a character"),
+        (' "list"', '\t"list"', 4, "", "is not YAML"),
+    ],
+)
+def test_json_is_read_as_strictly(old: str, new: str, line: int, field: str, why: str) -> None:
+    assert read(JSON) == read(GOOD)
+    with pytest.raises(SourceError) as error:
+        read(JSON.replace(old, new, 1))
+    assert any(
+        (fault.line, fault.field) == (line, field) and why in fault.message for fault in error.value.faults
     ), str(error.value)
 
 
