@@ -46,7 +46,9 @@ def record(row: Mapping[str, Any]) -> dict[str, Any]:
         decision, _ACTIONS["failed"]
     )
     severity_id, severity = _SEVERITY.get(decision, _REFUSED_SEVERITY)
-    activity_id, activity = (2, "Read") if 0 < int(row["tier"]) <= READ_TIER else (1, "Create")
+    activity_id, activity = (2, "Read") if int(row["tier"]) <= READ_TIER else (1, "Create")
+    if not row["operation"]:  # refused before its method was known: its tier says nothing
+        activity_id, activity = 0, "Unknown"
     found = {
         "activity_id": activity_id,
         "activity_name": activity,

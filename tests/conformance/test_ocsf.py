@@ -93,6 +93,18 @@ def test_mapping_is_the_schemas_own(schema: Any, decision: str) -> None:
             assert found[field] == value
 
 
+@pytest.mark.parametrize(
+    ("operation", "tier", "activity"),
+    [("search", 0, 2), ("read_order", 1, 2), ("refund", 4, 1), ("wipe", 5, 1), ("", 0, 0)],
+)
+def test_activity_is_what_the_methods_tier_says_and_unknown_where_there_is_no_method(
+    operation: str, tier: int, activity: int
+) -> None:
+    """The safest reads, of tier 0, once went to SIEMs as things created."""
+    found = record(row(*CASES["allow"], operation=operation, tier=tier))
+    assert (found["activity_id"], found["type_uid"]) == (activity, 600300 + activity)
+
+
 def test_other_kinds_are_refused_and_each_of_ours_is_taken() -> None:
     assert {kind for kind, _ in CASES.values()} == set(KINDS)
     with pytest.raises(ValueError, match="no decision"):
