@@ -3,9 +3,9 @@
 A source is read once into `Section`s. A reader asks for the fields that it knows; `close()` names the fields
 that nobody asked for. Faults are collected in one `Faults`, so that a person sees all of them at once, and
 `raise_any` ends the reading. Refused, whatever the field: a duplicate key, an anchor or alias, a second
-document, a null, a float, a tag, half a character, a file of more than `MAX_SOURCE_BYTES`. Plain `true` and `false` are truth
-values, plain decimal digits are integers, everything else is text: YAML's other spellings (`yes`, `0o17`,
-`1_000`, `12:30`) have no meaning here.
+document, a null, a float, a tag, half a character, a file of more than `MAX_SOURCE_BYTES`. Plain `true` and
+`false` are truth values, plain decimal digits are integers, everything else is text: YAML's other spellings
+(`yes`, `0o17`, `1_000`, `12:30`) have no meaning here.
 """
 
 import re
