@@ -244,7 +244,7 @@ class PostgresLedger:
                 begun = connection.execute(_BEGIN).set_result(-1).fetchone()
                 named = self._named(connection)
             except psycopg.OperationalError as error:
-                raise LedgerUnavailable(str(error)) from error
+                raise LedgerUnavailable(_kind(error)) from error
             try:
                 yield PostgresTransaction(connection, named)
             except Exception as error:
@@ -254,7 +254,7 @@ class PostgresLedger:
                 if _was_committed(connection, begun):
                     raise CommitUnknown(_ENDED) from error
                 if isinstance(error, psycopg.OperationalError):  # lost the server, a deadlock, a lock timeout
-                    raise LedgerUnavailable(str(error)) from error
+                    raise LedgerUnavailable(_kind(error)) from error
                 raise
             except BaseException:
                 _roll_back(connection)
@@ -269,7 +269,7 @@ class PostgresLedger:
                 connection.execute(named(_ACK), (acked, acked, acked))
                 found = connection.execute(named(_OUTBOX), (limit,)).fetchall()
             except psycopg.OperationalError as error:
-                raise LedgerUnavailable(str(error)) from error
+                raise LedgerUnavailable(_kind(error)) from error
         return tuple(change_of(row) for row in found)
 
     def close(self) -> None:
@@ -280,7 +280,7 @@ class PostgresLedger:
         try:
             connection = self._connect_new()
         except psycopg.Error as error:
-            raise LedgerUnavailable(str(error)) from error
+            raise LedgerUnavailable(_kind(error)) from error
         connection.autocommit = True  # transactions are begun and ended here, by name
         return connection
 
@@ -291,6 +291,11 @@ class PostgresLedger:
             assert found is not None, "one row"
             self._names = _Named(found[0])
         return self._names
+
+
+def _kind(error: psycopg.Error) -> str:
+    """Return what may be logged of an error: its text quotes rows, and a DSN that cannot be read."""
+    return f"{type(error).__name__} {error.sqlstate or ''}".strip()
 
 
 def _is_idle(connection: psycopg.Connection[Any]) -> bool:
@@ -320,10 +325,10 @@ def _commit(connection: psycopg.Connection[Any], begun: Any) -> None:
         done.set_result(-1)
     except psycopg.OperationalError as error:
         _roll_back(connection)
-        raise CommitUnknown(str(error)) from error
+        raise CommitUnknown(_kind(error)) from error
     except psycopg.Error as error:  # a deferred constraint
         _roll_back(connection)
-        raise LedgerUnavailable(str(error)) from error
+        raise LedgerUnavailable(_kind(error)) from error
     if done.statusmessage != "COMMIT":  # an aborted transaction answers COMMIT with ROLLBACK and no error
         raise LedgerUnavailable("the transaction was aborted before its commit")
     if ended != begun:  # the tool's code ended ours, and began this one

@@ -68,8 +68,9 @@ def test_a_change_that_fails_at_the_commit_left_nothing(tool: GuardedTool) -> No
         == "accepted"
     )
     assert isinstance(tool.refund(tool.call()), Done)
-    with pytest.raises(LedgerUnavailable):
+    with pytest.raises(LedgerUnavailable) as unavailable:
         tool.refund(tool.call())
+    assert str(unavailable.value) == "UniqueViolation 23505"  # and not the row, which would be logged
     assert len(tool.ledger_rows()) == 2
     assert len(tool.spend_rows()) == 1
 
@@ -92,3 +93,12 @@ def test_a_database_that_is_not_there_is_unavailable(tool: GuardedTool) -> None:
         absent.outbox(0, 1)
     tool.guard = guard
     assert isinstance(tool.refund(tool.call()), Done)
+
+
+@pytest.mark.parametrize("dsn", ["host=/nowhere password=se cret", "postgresql://u:p@cret@/x?port=cret"])
+def test_a_password_in_a_dsn_that_cannot_be_read_is_not_told(tool: GuardedTool, dsn: str) -> None:
+    ledger = PostgresLedger(lambda: psycopg.connect(dsn))
+    with pytest.raises(LedgerUnavailable) as unavailable:
+        ledger.outbox(0, 1)
+    assert "cret" in str(unavailable.value.__cause__)
+    assert "cret" not in str(unavailable.value)
