@@ -9,9 +9,9 @@ for people to see. Reads go to the leader. A decider that restarts has lost noth
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
+from decider.approval.roll import Roll, unix_ms
 from licet.spend import is_hex32
 from licet.statement import canonical, parse_signed
 from licet.streams import (
@@ -30,8 +30,6 @@ from licet.v1.statement_pb2 import Signed
 MAX_HOLDS_PER_TASK: Final = 100
 """How many holds one task may ever have; beyond it its calls are denied."""
 
-MAX_LISTED: Final = 1_000
-
 
 class TooManyHolds(Exception):  # noqa: N818 - a state, told to callers as a denial
     """The task has made as many holds as it may."""
@@ -40,10 +38,6 @@ class TooManyHolds(Exception):  # noqa: N818 - a state, told to callers as a den
 def _token(text: str) -> str:
     """Return a fixed token for a text from outside: it can name no other subject."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _unix_ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +58,7 @@ class Holds:
         self._stream = stream_config(environment)
         self._reserve = Reserve(publisher.nc, self._stream)
         self._prefix = f"licet.config.{environment}.hold"
+        self._roll = Roll(publisher.nc, self._stream, f"{self._prefix}.*.*.record")
 
     async def ensure(self, hold: Hold) -> tuple[bytes, bool]:
         """Return the stored bytes of this hold, writing them if nobody has; True where they are new.
@@ -146,12 +141,12 @@ class Holds:
             stored = None
             if subject not in known:
                 stored = await read_last(self._publisher.nc, self._stream, subject)
-            if stored is None or _unix_ms(stored.time) > before_ms:
+            if stored is None or unix_ms(stored.time) > before_ms:
                 continue
             record = await self._read(f"{subject.partition('.answer.')[0]}.record")
             signed = parse_signed(stored.data)
             if record is not None and isinstance(signed, Signed):
-                found.append(Answered(subject, record, signed, _unix_ms(stored.time)))
+                found.append(Answered(subject, record, signed, unix_ms(stored.time)))
         return tuple(found)
 
     def is_place_of(self, hold: Hold, approver: str, subject: str) -> bool:
@@ -174,16 +169,11 @@ class Holds:
 
     async def listed(self) -> tuple[bytes, ...]:
         """Return the newest hold records, at most `MAX_LISTED`. Raises `StreamsError`."""
-        return tuple(data for _, data in await self.dated())
+        return tuple(record for _, record in await self.dated())
 
     async def dated(self) -> tuple[tuple[int, bytes], ...]:
         """Return what `listed` does, each with when the store took it, Unix ms. Raises `StreamsError`."""
-        found = []
-        for subject in await self._subjects(f"{self._prefix}.*.*.record"):
-            stored = await read_last(self._publisher.nc, self._stream, subject)
-            if stored is not None:
-                found.append((stored.seq, _unix_ms(stored.time), stored.data))
-        return tuple((at_ms, data) for _, at_ms, data in sorted(found, reverse=True)[:MAX_LISTED])
+        return await self._roll.newest()
 
     async def _read(self, subject: str) -> bytes | None:
         stored = await read_last(self._publisher.nc, self._stream, subject)
