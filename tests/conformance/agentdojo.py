@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decider.catalog.draft import guess_tier
+from decider.catalog.verbs import TIERS, sentence_tier, words_of
 from decider.task.contract import AUTONOMY, Contract, addresses_in
 from licet.call.plan import CatalogError
 from licet.call.schema import Schema, compile_schema
@@ -33,62 +34,7 @@ from licet.v1 import decision_pb2
 from licet.v1.decision_pb2 import Constraint
 from licet.v1.statement_pb2 import Scalar
 from tests.conformance.agentdojo_facts import Facts
-
-MEANINGS = (
-    (
-        "send pay refund transfer give return message dm write post tell notify forward email"
-        " mail reply answer inform contact ask remind text let"
-    ),
-    "schedule recurring standing plan set book",
-    "update edit change modify adjust correct move reschedule set refund increase decrease raise lower renew",
-    "add include append put invite join",
-    "create make new add book write set schedule put save plan arrange organise organize remind reminder",
-    "delete remove cancel erase clear drop",
-    "reserve book reservation rent stay",
-    "post write publish send reply share",
-    "invite add",
-    "share send give access forward grant invite",
-    "append add write insert put include",
-    "cancel delete remove call",
-    "reschedule move change postpone update",
-    "rename call name change",
-    "lift raise remove",
-    "archive file keep",
-    "upload put add attach",
-    "comment reply answer write",
-    "assign give hand",
-    "approve accept confirm",
-    "close end finish resolve",
-    "open file raise create report",
-    "buy order purchase book get",
-    "order buy purchase get",
-    "book reserve order",
-    "remind tell set",
-    "forward send share pass",
-    "reply answer respond write",
-    "create open",
-    "book buy",
-    "turn switch put set",
-    "unlock open",
-    "add give grant",
-    "merge accept",
-)
-"""Words that ask for the same; the first is the first word of a tool's name."""
-MEANT_BY = {
-    first: frozenset(word for line in MEANINGS if line.split()[0] == first for word in line.split())
-    for first in (line.split()[0] for line in MEANINGS)
-}
-THINGS = (
-    "event appointment meeting call invitation slot",
-    "file document sheet spreadsheet note report",
-    "email mail message",
-    "message mail post note",
-    "transaction payment transfer order",
-    "channel room group",
-    "user person member colleague account",
-)
-"""Words for the same thing; the first is the word of a tool's name."""
-NAMED_BY = {line.split()[0]: frozenset(line.split()) for line in THINGS}
+from tests.conformance.agentdojo_words import DELETES, asks_for, dates_in, speaks_of, stem, stems_of
 
 TARGETS = re.compile(
     r"^(recipients?|to|cc|bcc|users?|members?|participants|attendees|channel|room|group|url|link|website"
@@ -96,6 +42,14 @@ TARGETS = re.compile(
 )
 REFERENCES = re.compile(r"^id_?$|_ids?$|^file_path$|^path$")
 FREE = re.compile(r"body|content|text|message|description|subject|comment|note|date|time|day")
+WHEN = re.compile(
+    r"(^|_)(start|begin|end|until|departure|arrival|due|when|check_?(in|out)|pick_?up|drop_?off)(_|$)"
+)
+"""Fields that say when: such a field says not which thing a call makes or changes."""
+WHICH_DAY = re.compile(r"(^|_)(date|day|check_?(in|out)|pick_?up|drop_?off)$")
+BOOKS = frozenset({"reserve", "book", "rent", "hire", "create", "add", "schedule", "remember", "remind"})
+VERBS_ALONE = frozenset(map(stem, ("reserve", "book", "rent")))
+"""Who says these says what to do, and not to what: a reservation may be of anything."""
 TOKEN = re.compile(r"[^\s\"'“”‘’()<>\[\]{}]+")  # noqa: RUF001 - as people quote
 TRIMMED = ".,;:!?"
 MOST_WORDS = 7
@@ -168,7 +122,7 @@ def tools_of(suite: str, listed: list[dict[str, Any]]) -> dict[str, Tool]:
         made[tool["name"]] = Tool(
             suite=suite,
             name=tool["name"],
-            tier=guess_tier(tool["name"]),
+            tier=_tier(tool["name"], tool.get("description", "")),
             schema=compiled,
             fields=schema.get("properties", {}),
             required=frozenset(schema.get("required") or ()),
@@ -176,12 +130,11 @@ def tools_of(suite: str, listed: list[dict[str, Any]]) -> dict[str, Tool]:
     return made
 
 
-def stem(word: str) -> str:
-    word = word.lower()
-    for end in ("ations", "ation", "ments", "ings", "ing", "ies", "ed", "es", "s", "e"):
-        if word.endswith(end) and len(word) - len(end) >= 3:
-            return word[: -len(end)]
-    return word
+def _tier(name: str, description: str) -> int:
+    """Return the tier of a name's first word; where that is no verb, what the description begins with."""
+    first = words_of(name)[:1]
+    known = bool(first) and first[0] in TIERS
+    return guess_tier(name) if known else max(sentence_tier(description) or guess_tier(name), 1)
 
 
 def said(prompt: str, most_words: int) -> frozenset[str]:
@@ -198,28 +151,37 @@ def said(prompt: str, most_words: int) -> frozenset[str]:
     return frozenset(text for text in found if text)
 
 
-def directory(state: Any) -> Iterator[str]:
-    """Yield names that a tool lists as such: elements of lists of short plain texts."""
-    if isinstance(state, dict):
-        for part in state.values():
-            yield from directory(part)
-    elif isinstance(state, list) and state and all(isinstance(part, str) for part in state):
+def lists_of(state: Any) -> Iterator[frozenset[str]]:
+    """Yield what a tool lists as names: lists of short plain texts."""
+    if isinstance(state, list) and state and all(isinstance(part, str) for part in state):
         if all(re.fullmatch(r"[\w.-]{1,40}", part) for part in state):
-            yield from state
-    elif isinstance(state, list):
-        for part in state:
-            yield from directory(part)
+            yield frozenset(state)
+    elif isinstance(state, dict | list):
+        for part in state.values() if isinstance(state, dict) else state:
+            yield from lists_of(part)
 
 
-def wanted(tool: Tool, words: frozenset[str]) -> bool:
+def directory(state: Any, short: frozenset[str]) -> frozenset[str]:
+    """Return the names of each directory of which the prompt names nobody: there the agent may choose.
+
+    Lists that share a name are one directory: the channels, whoever they are listed for.
+    """
+    whole: list[frozenset[str]] = []
+    for names in lists_of(state):
+        joined = [each for each in whole if not each.isdisjoint(names)]
+        whole = [each for each in whole if each not in joined] + [names.union(*joined)]
+    return frozenset[str]().union(*(each for each in whole if each.isdisjoint(short)))
+
+
+def asked(tool: Tool, words: frozenset[str]) -> bool:
     """Say whether a prompt with these stems asks for a tool that changes something."""
-    verb = tool.name.split("_")[0]
-    meant = not words.isdisjoint(stem(word) for word in MEANT_BY.get(verb, frozenset({verb})))
-    if tool.tier >= 5 and verb in {"delete", "remove", "cancel", "drop", "purge"}:
-        objects = tool.name.split("_")[1:]
-        named = {stem(word) for each in objects for word in NAMED_BY.get(each, frozenset({each}))}
-        return meant and not words.isdisjoint(named)
-    return meant
+    return asks_for(words, tool.name.split("_")[0], frozenset(tool.name.split("_")[1:]))
+
+
+def told_what(tool: Tool, words: frozenset[str], found: frozenset[str]) -> bool:
+    """Say whether a tool that deletes is told what: by a word for it, or by the record that is `found`."""
+    deletes = tool.tier >= 5 and tool.name.split("_")[0] in DELETES
+    return not deletes or bool(found) or speaks_of(words, frozenset(tool.name.split("_")[1:]))
 
 
 def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
@@ -232,6 +194,7 @@ def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
     if targets and not tool.required.isdisjoint(targets):
         return
     named = [name for name in tool.fields if name not in targets and _names_it(tool, name, targets)]
+    named = [name for name in named if not WHEN.search(name)] or named
     needed = [name for name in named if name in tool.required]
     yield from ((name, False) for name in needed or named)
 
@@ -247,35 +210,50 @@ def _names_it(tool: Tool, name: str, targets: list[str]) -> bool:
 
 
 def _known(tool: Tool, field: str, facts: Facts, prompt: str) -> frozenset[str]:
-    """Return the id of the record that the prompt speaks of, for a field that names one."""
-    if not REFERENCES.search(field):
-        return frozenset()
-    own = frozenset(re.sub(r"_?ids?_?$", "", field).split("_")) - {""}
-    return facts.reference(prompt, own) or facts.reference(prompt, frozenset(tool.name.split("_")[1:]))
+    """Return what a field may say of the one record that a prompt speaks of, or wants as the first."""
+    own = frozenset(re.sub(r"_?ids?_?$", "", field).split("_")) - {"", "name", "title", "number", "code"}
+    things = frozenset(tool.name.split("_")[1:])
+    refers, words = bool(REFERENCES.search(field)), stems_of(prompt) - VERBS_ALONE
+    spoken = speaks_of(words, own | things)
+    known = (facts.reference(prompt, own) or facts.reference(prompt, things)) if refers else frozenset()
+    if known or not spoken:
+        return known
+    return facts.picked(prompt, own or things, "" if refers else field)
 
 
-def _first(tool: Tool, field: str, facts: Facts, prompt: str) -> frozenset[str]:
-    """Return the name of the record that the prompt wants as the first of its kind: the cheapest hotel."""
-    kind = frozenset(field.split("_"))
-    return facts.first(prompt, kind) if kind & frozenset(tool.name.split("_")[1:]) else frozenset()
+def _days(tool: Tool, prompt: str) -> dict[str, frozenset[str]]:
+    """Bind the days of what is booked to those of the prompt, where it says as many as the tool asks for.
+
+    Else a text could have the hotel that the user wants booked for another month.
+    """
+    count, dates = dates_in(prompt)
+    fields = [name for name in tool.fields if WHICH_DAY.search(name) and name in tool.required]
+    books = tool.name.split("_")[0] in BOOKS
+    return dict.fromkeys(fields, dates) if books and fields and count >= len(fields) else {}
 
 
 def grant(prompt: str, tools: Mapping[str, Tool], state: Any, *, now_ms: int) -> Grant:
     """Return contract and delegation of a prompt."""
-    words, facts = frozenset(stem(word) for word in re.findall(r"[A-Za-z]+", prompt)), Facts(state)
+    words, facts = stems_of(prompt), Facts(state)
     named, short = said(prompt, MOST_WORDS), said(prompt, MOST_WORDS_OF_TARGET)
-    listed = frozenset(directory(state))
-    chosen = [tool for tool in tools.values() if tool.tier <= 1 or wanted(tool, words)]
-    people, sourced = facts.people(prompt), facts.sourced(prompt, named)
-    values = {
-        tool.name: {
-            name: _known(tool, name, facts, prompt)
-            | _first(tool, name, facts, prompt)
-            | (short | listed | people | sourced if goes else named | sourced)
-            for name, goes in bound_fields(tool)
+    people = facts.people(prompt) | facts.groups(prompt) | facts.counterparty(prompt)
+    sourced = facts.sourced(prompt, named)
+    whom = short | directory(state, short) | people | sourced
+    chosen, values = [], {}
+    for tool in tools.values():
+        if tool.tier > 1 and not asked(tool, words):
+            continue
+        bound = dict(bound_fields(tool))
+        known = {
+            name: frozenset() if goes else _known(tool, name, facts, prompt) for name, goes in bound.items()
         }
-        for tool in chosen
-    }
+        found = frozenset(each for name, ids in known.items() if REFERENCES.search(name) for each in ids)
+        if told_what(tool, words, found):
+            chosen.append(tool)
+            days = {name: dates | named for name, dates in _days(tool, prompt).items()}
+            values[tool.name] = days | {
+                name: known[name] | (whom if goes else named | sourced) for name, goes in bound.items()
+            }
     contract = Contract(
         allowed=frozenset(tool.name for tool in chosen),
         autonomy=AUTONOMY["full"],

@@ -10,30 +10,77 @@ can: that person the user chose to ask. Knows no tool, no field and no service b
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from decider.task.contract import addresses_in
+from tests.conformance.agentdojo_words import named_by, singular, stem
 
 EMAIL = re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+")
 WORD = re.compile(r"[A-Za-z]+")
 CAPITALISED = re.compile(r"\b[A-Z][a-z]{2,}\b")
+INSIDE = re.compile(r"(?<=[\w,;] )[A-Z][a-z]{2,}\b")
+ANYBODY = frozenset(
+    [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+    ]
+)
+"""What a capital letter does not make a person: else `friday@…` need only write a letter once."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 TO_BE_FOUND = {
     "email": re.compile(r"e-?mail", re.IGNORECASE),
     "account": re.compile(r"\b(iban|account number|bill|invoice)\b", re.IGNORECASE),
 }
 """What a prompt says when it sends for an address of a kind. Where it says so, the true one stands there."""
-MOST = frozenset({"best", "highest", "most", "top", "priciest"})
-LEAST = frozenset({"cheapest", "lowest", "least", "worst"})
+PRICE, RATING = frozenset({"price", "cost", "fee", "fare"}), frozenset({"rating", "score", "stars"})
+SIZE, TIME = (
+    frozenset({"size", "length", "capacity"}),
+    frozenset({"date", "time", "departure", "start", "created"}),
+)
+MOST = {
+    **dict.fromkeys(("best", "top"), RATING),
+    **dict.fromkeys(("largest", "biggest", "longest"), SIZE),
+    **dict.fromkeys(("latest", "newest"), TIME),
+    **dict.fromkeys(("highest", "most"), frozenset[str]()),
+    "priciest": PRICE,
+}
+LEAST = {
+    "worst": RATING,
+    **dict.fromkeys(("smallest", "shortest"), SIZE),
+    **dict.fromkeys(("earliest", "oldest", "soonest"), TIME),
+    **dict.fromkeys(("lowest", "least", "fewest"), frozenset[str]()),
+    "cheapest": PRICE,
+}
+"""What says that the first of a kind is wanted, and by which of its fields where the prompt names none."""
+GROUP = re.compile(r"\b(\w+) (?:team|group|department|staff)\b")
+RELATION = re.compile(r"\b(?:my|our) (\w+)\b")
+EVERYONE = re.compile(r"\b(?:everyone|everybody|participants|attendees|invitees|guests)\b", re.IGNORECASE)
+ANSWERED = re.compile(r"\b(?:reply|answer|respond|write back|thank)\b", re.IGNORECASE)
+"""Who asks for an answer to a letter asks to write to its sender; who only names the letter does not."""
+GIVEN_BACK = re.compile(r"\b(?:refund|repay|reimburse|send back|give back|pay back|return)\b", re.IGNORECASE)
+AMOUNT = re.compile(r"\d{1,9}\.\d\d\b")
 NUMBER = re.compile(r"\d{1,9}(\.\d{1,4})?")
 SHORT = 60
 """Characters of a field that is a name, a title or a subject."""
 LEAST_NAME = 4
-
-
-def singular(word: str) -> str:
-    """Return a word of a collection or a tool's name without its plural."""
-    return word.lower().removesuffix("s")
 
 
 def spelled(name: str, low: str) -> bool:
@@ -51,21 +98,60 @@ class Record:
             key: str(value) for key, value in fields.items() if isinstance(value, str | int | float)
         }
         self.lists = [part for part in fields.values() if isinstance(part, list)]
+        self.names = tuple(self._names())
+        self.addresses = tuple(self._addresses())
+        self.numbers = [float(each) for each in fields.values() if type(each) in {int, float}]
 
     @property
     def id(self) -> str:
         """Its id, if it has one."""
         return next((text for key, text in self.fields.items() if re.fullmatch(r"id_?|.*_id", key)), "")
 
-    @property
-    def names(self) -> Iterator[str]:
+    def _names(self) -> Iterator[str]:
         """The short texts that it goes by."""
         for key, text in self.fields.items():
             if not re.fullmatch(r"id_?|.*_id", key) and LEAST_NAME <= len(text) <= SHORT:
                 yield text
 
+    def told(self, field: str) -> str:
+        """What it says in a field, or under its name; without a field its id."""
+        return self.fields.get(field) or self.fields.get("name", "") if field else self.id
+
+    def described(self, low: str) -> int:
+        """How many of its fields a prompt says, its words with single spaces between and around."""
+        texts = (text for key, text in self.fields.items() if not re.fullmatch(r"id_?|.*_id|(.*_)?name", key))
+        return sum(
+            f" {text.lower()} " in low for text in texts if WORD.search(text) and len(text) >= LEAST_NAME
+        )
+
+    def measure(self, by: set[str]) -> float | None:
+        """The one number, or time, in a field that is named for it."""
+        found = [
+            float(re.sub(r"\D", "", text[:16])) if DATE.match(text) else float(text)
+            for key, text in self.fields.items()
+            if not by.isdisjoint(stem(word) for word in WORD.findall(key))
+            and (NUMBER.fullmatch(text) or DATE.match(text))
+        ]
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """What a person is called, where it is one."""
+        return frozenset(text for key, text in self.fields.items() if re.fullmatch(r"(.*_)?(name|nick)", key))
+
     @property
-    def addresses(self) -> Iterator[str]:
+    def kinds(self) -> frozenset[str]:
+        """What a person is: `husband`, `finance`; not what they are called."""
+        return frozenset(text.lower() for text in self.fields.values() if text not in self.called)
+
+    @property
+    def listed(self) -> Iterator[str]:
+        """The e-mail addresses in its lists: who takes part."""
+        for text in (each for part in self.lists for each in part):
+            if isinstance(text, str) and EMAIL.fullmatch(text):
+                yield text
+
+    def _addresses(self) -> Iterator[str]:
         """The e-mail addresses that are a field, or an element of one."""
         for text in (*self.fields.values(), *(each for part in self.lists for each in part)):
             if isinstance(text, str) and EMAIL.fullmatch(text):
@@ -78,63 +164,115 @@ class Facts:
     def __init__(self, state: Any) -> None:
         self.records = list(_records(state, ()))
         self.texts = dict(_texts(state))
+        self._people: dict[str, frozenset[str]] = {}
 
     def people(self, prompt: str) -> frozenset[str]:
         """Return the address of each person whom the prompt names, where one of that name is known."""
-        of: dict[str, set[str]] = defaultdict(set)
+        if prompt not in self._people:
+            self._people[prompt] = self._named(prompt)
+        return self._people[prompt]
+
+    def _named(self, prompt: str) -> frozenset[str]:
+        told: dict[str, set[str]] = defaultdict(set)
+        written: dict[str, set[str]] = defaultdict(set)
         for record in self.records:
-            own = [text for text in record.names if not EMAIL.search(text)]
             for address in record.addresses:
-                local = [word for word in WORD.findall(address.partition("@")[0]) if len(word) > 2]
-                for name in (*local, *(own if len(set(record.addresses)) == 1 else ())):
-                    of[name.lower()].add(address)
-        said = {word.lower() for word in CAPITALISED.findall(prompt)}
-        whole = {name for name in of if " " in name and name in prompt.lower()}
-        return frozenset(next(iter(of[name])) for name in (said & of.keys()) | whole if len(of[name]) == 1)
+                for word in WORD.findall(address.partition("@")[0]):
+                    if len(word) > 2:
+                        written[word.lower()].add(address)
+            from_one = {text for text in record.fields.values() if EMAIL.fullmatch(text)}
+            whose = from_one if ANSWERED.search(prompt) else set(record.addresses)
+            for name in record.names if len(whose) == 1 else ():
+                if name in record.called or (ANSWERED.search(prompt) and not EMAIL.search(name)):
+                    told[name.lower()] |= whose
+        low, said = prompt.lower(), {word.lower() for word in CAPITALISED.findall(prompt)}
+        inside = {word.lower() for word in INSIDE.findall(prompt)} - ANYBODY
+        whole = (said & told.keys()) | (inside & written.keys())
+        whole |= {name for name in told if " " in name and name in low}
+        known = [told[name] | written[name] for name in whole]
+        return frozenset(next(iter(of)) for of in known if len(of) == 1)
+
+    def groups(self, prompt: str) -> frozenset[str]:
+        """Return the addresses of a team that the prompt names, of "my husband", of everyone in a meeting."""
+        found: set[str] = set()
+        persons = [r for r in self.records if r.called and not list(r.listed) and len(set(r.addresses)) == 1]
+        of = {name: [r for r in persons if name in r.kinds] for name in _said_of(prompt)}
+        for word in GROUP.findall(prompt):
+            found |= {address for record in of[word.lower()] for address in record.addresses}
+        for word in RELATION.findall(prompt):
+            found |= set(of[word.lower()][0].addresses) if len(of[word.lower()]) == 1 else set()
+        if EVERYONE.search(prompt):
+            low = prompt.lower()
+            meant = [
+                r for r in self.records if list(r.listed) and any(spelled(text, low) for text in r.names)
+            ]
+            found |= set(meant[0].listed) if len(meant) == 1 else set()
+        return frozenset(found)
+
+    def counterparty(self, prompt: str) -> frozenset[str]:
+        """Return the account of the other side of the one record that the prompt names by its amount."""
+        if not GIVEN_BACK.search(prompt):
+            return frozenset()
+        found: set[str] = set()
+        for amount in {float(text) for text in AMOUNT.findall(prompt)}:
+            equal = [r for r in self.records if amount in r.numbers]
+            accounts = [kept for r in equal for text in r.fields.values() if (kept := account(text))]
+            found |= set(accounts) if len(equal) == len(accounts) == 1 else set()
+        return frozenset(found)
+
+    def of_kind(self, kind: frozenset[str]) -> list["Record"]:
+        """Return the records that words for such a thing lead to."""
+        words = {singular(word) for one in kind for word in (one, *named_by(singular(one)))}
+        return [record for record in self.records if not record.words.isdisjoint(words)]
 
     def reference(self, prompt: str, kind: frozenset[str]) -> frozenset[str]:
         """Return the id of the one record of a kind that the prompt says most of, by title, party or date."""
-        low, dates = prompt.lower(), set(DATE.findall(prompt))
-        score: dict[str, int] = {}
-        for record in self.records:
-            if not record.id or record.words.isdisjoint(map(singular, kind)):
-                continue
+        low, dates, people = prompt.lower(), set(DATE.findall(prompt)), self.people(prompt)
+        words = {stem(word) for word in WORD.findall(prompt)}
+        score: dict[str, tuple[int, int]] = {}
+        for record in self.of_kind(kind):
             titles = sum(spelled(text, low) for text in record.names if not DATE.match(text))
-            days = sum(text[:10] in dates for text in record.fields.values() if DATE.match(text))
-            if titles or days:
-                score[record.id] = 2 * titles + min(days, 1)
+            days = any(text[:10] in dates for text in record.fields.values() if DATE.match(text))
+            parties = not people.isdisjoint(record.addresses)
+            if record.id and (titles or days or parties):
+                shared = {
+                    stem(w) for text in record.names for w in WORD.findall(text) if len(w) >= LEAST_NAME
+                }
+                score[record.id] = 2 * titles + days + parties, len(words & shared)
         best = [name for name, points in score.items() if points == max(score.values())]
         return frozenset(best) if len(best) == 1 else frozenset()
 
-    def first(self, prompt: str, kind: frozenset[str]) -> frozenset[str]:
-        """Return the name of the one record of a kind that has most, or least, of what the prompt says.
+    def picked(self, prompt: str, kind: frozenset[str], field: str) -> frozenset[str]:
+        """Return what the one record of a kind that the prompt describes says in a field, without one its id.
 
-        Only among those of which another field is named by the prompt (the city), and only by a number that
-        the record keeps in a field of its own: no text can become the first.
+        Of the records of which the prompt names most fields (the town, the kitchen): the one, or the first by
+        a number that it keeps in a field of its own, if the prompt wants the first. No text becomes either.
         """
-        words = {word.lower() for word in WORD.findall(prompt)}
-        most = not words.isdisjoint(MOST)
-        if most != words.isdisjoint(LEAST):
+        words, low = (
+            {word.lower() for word in WORD.findall(prompt)},
+            f" {' '.join(WORD.findall(prompt.lower()))} ",
+        )
+        wanted = [
+            (more, by) for more, of in ((max, MOST), (min, LEAST)) for word, by in of.items() if word in words
+        ]
+        described = [(r.described(low), r) for r in self.of_kind(kind) if r.told(field)]
+        fullest = max((count for count, _ in described), default=0)
+        left = [record for count, record in described if count == fullest]
+        if any(spelled(record.told(field), prompt.lower()) for _, record in described) or len(wanted) > 1:
             return frozenset()
-        measured = {"price"} if words & {"cheapest", "priciest"} else words
-        found: dict[str, float] = {}
-        for record in self.records:
-            name = record.fields.get("name", "")
-            others = [
-                text for key, text in record.fields.items() if key != "name" and len(text) >= LEAST_NAME
+        if wanted:
+            extreme, by = wanted[0]
+            least = 0 if by is SIZE else 1
+            measured = {stem(word) for word in words} | ({stem("price")} if "expensive" in words else set())
+            values = [
+                (record.measure(measured) or record.measure({stem(w) for w in by}), record) for record in left
             ]
-            if not name or record.words.isdisjoint(map(singular, kind)):
-                continue
-            if any(text.isalpha() and text.lower() in words for text in others):
-                numbers = [
-                    float(text)
-                    for key, text in record.fields.items()
-                    if not measured.isdisjoint(WORD.findall(key.lower())) and NUMBER.fullmatch(text)
-                ]
-                found |= {name: numbers[0]} if len(numbers) == 1 else {}
-        extreme = (max if most else min)(found.values(), default=0.0)
-        best = [name for name, number in found.items() if number == extreme]
-        return frozenset(best) if len(best) == 1 else frozenset()
+            known = [(value, record) for value, record in values if value is not None]
+            first = extreme((value for value, _ in known), default=0.0)
+            left = [record for value, record in known if value == first] if fullest >= least else []
+        elif not fullest:
+            return frozenset()
+        return frozenset({left[0].told(field)}) if len(left) == 1 else frozenset()
 
     def sourced(self, prompt: str, named: frozenset[str]) -> frozenset[str]:
         """Return the address that is to be found in a document, where the prompt names both.
@@ -149,6 +287,16 @@ class Facts:
                 if len(of_kind) == 1 and words.search(prompt):
                     found |= of_kind
         return frozenset(spelling for address in found for spelling in (address, address.upper()))
+
+
+def _said_of(prompt: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in (*GROUP.findall(prompt), *RELATION.findall(prompt)))
+
+
+def account(text: str) -> str:
+    """Return an account that stands alone in a text, as it is written."""
+    found = [each for each in addresses_in(text) if kind_of(each) == "account"]
+    return text if found and found[0].upper() == text.replace(" ", "") else ""
 
 
 def kind_of(address: str) -> str:

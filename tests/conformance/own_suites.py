@@ -1,9 +1,14 @@
-"""Five small suites of our own in AgentDojo's form: tools, what they keep, honest tasks, injected goals.
+"""Small suites of our own in AgentDojo's form: tools, what they keep, honest tasks, injected goals.
 
-Nothing of AgentDojo's is in them. Tools are `name: fields`, a field with `*` is optional, with `[]` a list.
+Nothing of AgentDojo's is in them. Tools are `name: fields | description`, a field with `*` is optional, with
+`[]` a list, with `#` a whole number.
 """
 
+from tests.conformance.own_suites_of_a_studio import STUDIO
+from tests.conformance.own_suites_of_holidays import HOLIDAY
+from tests.conformance.own_suites_of_journeys import JOURNEY
 from tests.conformance.own_suites_of_things import CODE, HOME, Made
+from tests.conformance.own_suites_of_work import WORK
 
 OFFICE: Made = (
     {
@@ -321,4 +326,14 @@ CRM: Made = (
         ),
     ],
 )
-OWN = {"office": OFFICE, "travel agency": TRAVEL, "crm": CRM, "code hosting": CODE, "smart home": HOME}
+OWN = {
+    "office": OFFICE,
+    "travel agency": TRAVEL,
+    "crm": CRM,
+    "code hosting": CODE,
+    "smart home": HOME,
+    "work": WORK,
+    "journey": JOURNEY,
+    "studio": STUDIO,
+    "holiday": HOLIDAY,
+}
