@@ -16,7 +16,7 @@ import yaml
 from licet.telemetry import METRICS
 from tests.worlds.charts import ROOT
 
-PAGES = ("operations.md", "quickstart.md")
+PAGES = ("operations.md", "playbook.md", "quickstart.md")
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 INLINE = re.compile(r"`(licet [a-z][^`]+)`")
 
@@ -103,7 +103,7 @@ def test_every_secret_of_the_install_is_one_that_the_charts_mount() -> None:
 
 
 def test_every_metric_of_the_playbook_is_measured() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    text = "".join((ROOT / "docs" / page).read_text("utf-8") for page in ("operations.md", "playbook.md"))
     known = {name.replace(".", "_") for name in METRICS}
     for name in re.findall(r"`(licet_\w+)`", text):
         assert any(name.startswith(one) for one in known), name
@@ -117,8 +117,8 @@ ALERTS = [
 
 
 def sections() -> dict[str, str]:
-    playbook = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Playbook")[2]
-    parts = re.split(r"^### (\w+)\n", playbook.partition("\n## ")[0], flags=re.MULTILINE)[1:]
+    playbook = (ROOT / "docs" / "playbook.md").read_text("utf-8")
+    parts = re.split(r"^## (\w+)\n", playbook, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
