@@ -13,11 +13,11 @@ from typing import Final
 from opentelemetry.trace import SpanKind
 
 from decider.decision.case import Case
-from decider.decision.envelope import House, asked_of
+from decider.decision.envelope import House, asked_of, payer_of
 from decider.decision.parts import Parts, Track
 from decider.decision.record import failure_event, flood_event
 from decider.decision.verdict import Moment
-from decider.quota import cost_of
+from decider.quota import SPOKEN_FOR, cost_of, spoken_for
 from decider.task.visible import visible_methods
 from licet import telemetry
 from licet.call import tool_key
@@ -59,7 +59,7 @@ class Decider:
     ) -> DecideResponse | Refusal:
         """Decide one request of `peer`, the SPIFFE id that the transport proved; raises nothing."""
         clock = self._parts.clock
-        if not self._parts.quota.take(peer, clock.monotonic_ms(), cost_of(request.ByteSize())):
+        if not self._takes(request, peer):
             return await self._over_quota(request, peer)
         now_ms = clock.wall_ms()
         moment = Moment(clock.new_id(now_ms), now_ms)
@@ -86,6 +86,12 @@ class Decider:
             await case.record_failure(refusal)
         return refusal
 
+    def _takes(self, request: DecideRequest, peer: str) -> bool:
+        quota, now_ms, cost = self._parts.quota, self._parts.clock.monotonic_ms(), cost_of(request.ByteSize())
+        payer = payer_of(request, peer, self._parts.house)
+        taken = quota.take(payer, now_ms, cost)
+        return taken and (payer == peer or quota.take(spoken_for("all", peer), now_ms, cost / SPOKEN_FOR))
+
     async def visible(self, task_id: str, peer: str) -> ListVisibleMethodsResponse | Refusal:
         """Return the methods that a model working on one of the peer's tasks may be shown."""
         in_force, now_ms = self._parts.configuration.current, self._parts.clock.wall_ms()
@@ -106,5 +112,5 @@ class Decider:
         asked = asked_of(request, peer, self._parts.house)
         _, fields = failure_event(asked, None, refusal, clock.new_id(clock.wall_ms()), None)
         with contextlib.suppress(SpoolError):  # refused, and counted, all the same
-            await self.flood.refused(peer, refusal.reason, fields)
+            await self.flood.refused(asked.caller, refusal.reason, fields)
         return refusal

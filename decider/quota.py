@@ -3,7 +3,9 @@
 A decision costs one, and one more for each `REQUEST_BYTES` of its request; so does whatever else a caller
 asks, of approvals and tasks. What it turns out to cost beside that is owed: one for each read of facts, one
 for each hold that was listed, one for each `READ_BYTES` that the egress check read past `READ_FREE_BYTES`. So
-a quota bounds work, about a millisecond of CPU for each token, and not only calls.
+a quota bounds work, about a millisecond of CPU for each token, and not only calls. Whom a door asks for pays
+for it, from a bucket of its own at that door; the door does not, which needs its quota to learn what was
+revoked. All that one door asks for together get `SPOKEN_FOR` times what one caller gets.
 
 Guarantees: over any time, a caller gets at most `burst` plus `per_second` for each second, and what it owes
 is taken from later ones; nobody owes more than `burst`; a call dearer than `burst` costs `burst`, so that
@@ -23,6 +25,8 @@ FACTS_COST: Final = 1
 """What a read of facts is owed for: a decision with facts takes about twice the CPU of one without."""
 HOLD_COST: Final = 1
 """What each hold that is listed is owed for: three reads of the store, and the signatures of its answers."""
+SPOKEN_FOR: Final = 10
+"""Callers that can use up their quotas by way of one door at once; a door might make any number up."""
 
 
 def cost_of(request_bytes: int) -> int:
@@ -33,6 +37,11 @@ def cost_of(request_bytes: int) -> int:
 def cost_of_reading(read_bytes: int) -> int:
     """Return what a call owes for so many characters that the egress check read; an ordinary one nothing."""
     return max(0, read_bytes - READ_FREE_BYTES) // READ_BYTES
+
+
+def spoken_for(caller: str, door: str) -> str:
+    """Return the bucket of a caller that a door asks for."""
+    return f"{caller} by way of {door}"
 
 
 @dataclass(slots=True)
@@ -49,7 +58,7 @@ class Quota:
         self._burst = float(burst)
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, caller: str, monotonic_ms: int, cost: int = 1) -> bool:
+    def take(self, caller: str, monotonic_ms: int, cost: float = 1) -> bool:
         """Take `cost` for `caller`; False, and nothing taken, where it has used up its share."""
         bucket = self._buckets.get(caller)
         if bucket is None:

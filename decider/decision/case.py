@@ -27,7 +27,7 @@ from decider.decision.decide import (
     unnarrowed,
 )
 from decider.decision.decision_input import recorded_input
-from decider.decision.envelope import Envelope, House, Refused, asked_of, build_envelope
+from decider.decision.envelope import Envelope, House, Refused, asked_of, build_envelope, payer_of
 from decider.decision.facts_reader import read_facts
 from decider.decision.flags import flagged
 from decider.decision.limits import NOTHING_SEEN, Bookings, Outdated, Seen, Stop, Wish
@@ -84,6 +84,7 @@ class Case:
         flood: FloodRecord,
     ) -> None:
         self.parts, self.request, self.peer = parts, request, peer
+        self.payer = payer_of(request, peer, parts.house)
         self.moment = moment.at(track.span.context.traceparent)
         self.track, self.flood = track, flood
         self.envelope: Envelope | None = None
@@ -138,7 +139,7 @@ class Case:
             if isinstance(why, Edited):
                 narrower = replace(narrower, editors=(*effective.editors, why.editor))
             changed.update(change.path for change in changes)
-            self.envelope = effective = await flagged(narrower, in_force, self.parts, self.peer)
+            self.envelope = effective = await flagged(narrower, in_force, self.parts, self.payer)
             verdict = await self._judged(effective, house, in_force, modify=False)
             if isinstance(verdict, Refusal):
                 return verdict
@@ -166,7 +167,7 @@ class Case:
             self.k_tool = house.tool_keys[envelope.catalog.audience]
         if isinstance(envelope, Refused):
             return envelope
-        return await flagged(envelope, in_force, self.parts, self.peer)
+        return await flagged(envelope, in_force, self.parts, self.payer)
 
     async def _judged(
         self, envelope: Envelope, house: House, in_force: InForce, *, modify: bool = True
@@ -211,7 +212,7 @@ class Case:
         standing = self._standing(envelope, house, in_force)
         if envelope.method.facts is None:
             return Facts(), await standing
-        self.parts.quota.owe(self.peer, FACTS_COST)
+        self.parts.quota.owe(self.payer, FACTS_COST)
         reading = read_facts(
             self.parts, envelope, in_force, self.moment, k_tool=self.k_tool, track=self.track
         )
@@ -264,7 +265,7 @@ class Case:
         except (StreamsError, SpoolError) as error:
             return Refusal(Reason.STORE_UNAVAILABLE, str(error))
         if isinstance(people, Refusal) and people.reason is Reason.SPENT:
-            return unheld(envelope, people, held, in_force, self.moment)
+            return unheld(envelope, people, held.decision, in_force, self.moment)
         if isinstance(people, Refusal):
             return Refusal(Reason.INTERNAL, f"the stored hold cannot be read: {people.detail}")
         if people.state is HoldState.OPEN:

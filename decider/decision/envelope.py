@@ -18,6 +18,7 @@ from decider.catalog.served import NO_DRIFT, Drift
 from decider.egress import UNCHECKED
 from decider.egress.check import WHOLE
 from decider.identifiers import misleads
+from decider.quota import spoken_for
 from decider.task.contract import check_contract
 from decider.task.tasks import Task, Tasks
 from decider.tokens.token import User
@@ -183,6 +184,13 @@ def speaks_for_others(request: DecideRequest, peer: str, house: House) -> bool:
                 return request.audience == catalog.audience
             return catalog.method(request.method) is not None
     return False
+
+
+def payer_of(request: DecideRequest, peer: str, house: House) -> str:
+    """Return whose quota a request takes from: the caller's, also where its tool's door asks for it."""
+    if request.on_behalf_of and speaks_for_others(request, peer, house):
+        return spoken_for(shown(request.on_behalf_of), peer)
+    return peer
 
 
 def asked_of(request: DecideRequest, peer: str, house: House) -> Asked:

@@ -13,13 +13,13 @@ from decider.quota import cost_of_reading
 _BESIDE: Final = Beside()
 
 
-async def flagged(envelope: Envelope, in_force: InForce, parts: Parts, peer: str) -> Envelope:
+async def flagged(envelope: Envelope, in_force: InForce, parts: Parts, payer: str) -> Envelope:
     """Return the envelope with the risk flags of its arguments; what takes long is read beside the loop.
 
-    What it took is owed by `peer`.
+    What it took is owed by `payer`.
     """
     report = await _BESIDE.inspect(envelope.arguments, allowed=_expected(envelope, in_force))
-    parts.quota.owe(peer, cost_of_reading(report.read_bytes))
+    parts.quota.owe(payer, cost_of_reading(report.read_bytes))
     return _with(envelope, report)
 
 

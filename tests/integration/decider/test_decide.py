@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 from typing import Any
 
 import grpc
@@ -10,8 +11,10 @@ import pytest
 
 from licet.flood import Alone
 from licet.identity import TRUST_DOMAIN_DEV, sidecar_id
+from licet.metadata import DEV_IDENTITY
 from licet.refusal import Refusal
 from licet.statement import PayloadType, verify
+from licet.v1 import decider_pb2
 from licet.v1.decision_pb2 import DECISION_TYPE_ALLOW, DECISION_TYPE_DENY
 from tests.worlds.decisions import GET_ORDER, REFUND_BOT, SUPPORT_BOT, Ground, House, furnish, order, refund
 
@@ -220,6 +223,36 @@ async def test_flood_uses_up_its_own_callers_quota_before_any_work(ground: Groun
         assert {event.caller for event in told} == {REFUND_BOT}
         assert sum(int(event.detail.split()[0]) for event in told) == 6
         assert len(told) <= 3
+    finally:
+        await house.close()
+
+
+async def settled(call: Awaitable[Any]) -> str:
+    try:
+        return str((await call).decision)
+    except grpc.aio.AioRpcError as error:
+        return reason_of(error)
+
+
+async def test_who_is_asked_for_pays_and_neither_its_neighbours_nor_the_door(ground: Ground) -> None:
+    """Else one agent's calls keep a door from learning what was revoked, and others' from being decided."""
+    house = await furnish(ground, quota_per_second=0.01, quota_burst=4)
+    finance = sidecar_id(TRUST_DOMAIN_DEV, "dev", "finance")
+    try:
+        body = bytes(house.finance.types("GetOrderRequest")(order_id="O1").SerializeToString())
+        asked = {"body": body, "peer": finance, "method": GET_ORDER}
+        calls = [
+            await settled(house.decide(**asked, on_behalf_of=REFUND_BOT, call_id=f"c{number}"))
+            for number in range(8)
+        ]
+        assert calls.count("QUOTA_EXCEEDED") >= 4
+        other = {"on_behalf_of": SUPPORT_BOT, "task_id": "task_790"}
+        assert (await house.decide(**asked, **other)).decision  # its neighbour is decided for
+        assert (await house.decide(call_id="own")).decision  # so is it itself, where it asks in its own name
+        digest = decider_pb2.GetArtifactRequest(sha256=bytes(32))
+        with pytest.raises(grpc.aio.AioRpcError) as missing:  # asked of the door's own quota, and not there
+            await house.stub.GetArtifact(digest, metadata=((DEV_IDENTITY, finance),))
+        assert missing.value.code() is grpc.StatusCode.NOT_FOUND
     finally:
         await house.close()
 
