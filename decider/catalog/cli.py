@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
+from licet.identity import subject_token
+
 CATALOG_FILES: Final = ("tools.yaml", "descriptors.binpb")
 MCP_FILE: Final = "mcp_tools.json"
 """The answer of the tool's MCP server to `tools/list`, beside the descriptors or in their place."""
@@ -17,7 +19,17 @@ catalog_app: Final = typer.Typer(
     no_args_is_help=True, help="Build, check and show catalogs of tools.", pretty_exceptions_show_locals=False
 )
 
-Environment = Annotated[str, typer.Option(envvar="LICET_ENVIRONMENT", help="the environment")]
+
+def _environment(text: str) -> str:
+    try:
+        return subject_token(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Environment = Annotated[
+    str, typer.Option(envvar="LICET_ENVIRONMENT", help="the environment", callback=_environment)
+]
 TrustDomain = Annotated[str, typer.Option(envvar="LICET_TRUST_DOMAIN", help="SPIFFE trust domain")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 

@@ -164,3 +164,12 @@ def test_rules_that_the_catalog_does_not_fit_are_not_signed(
     (policy / "tests.yaml").unlink()
     code, output = build(policy, tmp_path)
     assert (code, "cannot be evaluated" in output or "resource.version" in output) == (1, True), output
+
+
+@pytest.mark.parametrize("name", ["Prod", "pre.prod", "", "a b", "../x", "dev\n"])
+def test_environment_that_is_no_name_is_wrong_usage(policy: Path, name: str) -> None:
+    """It would be a part of NATS subjects; told before anything is read or asked."""
+    wrong = CliRunner().invoke(policy_app, ["lint", str(policy), "--environment", name])
+    said = " ".join(wrong.output.replace("│", " ").split())  # in a box, broken as the terminal is wide
+    assert (wrong.exit_code, "is no name: use 1 to 64 of" in said) == (2, True)
+    assert CliRunner().invoke(policy_app, ["lint", str(policy), "--environment", "pre-prod"]).exit_code == 0
