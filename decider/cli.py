@@ -91,6 +91,8 @@ def budgets(
         for row in rows:
             wrong = "" if row.adds_up else f"  bookings hold {row.held}, not {row.booked}"
             typer.echo(f"{row.settled:>12} settled {row.booked:>12} booked  {row.account}{wrong}")
+    if not rows:
+        typer.echo(f"nothing of any budget has been used in `{environment}`", err=True)
     if not all(row.adds_up for row in rows):
         raise typer.Exit(1)
 

@@ -183,6 +183,8 @@ def list_holds(
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
+    if not rows:
+        typer.echo("no call has been held" if everything else "no call waits for an answer", err=True)
     for row in rows:
         text, waits_for = printable(row["text"])[:60], ", ".join(row["waits_for"])
         typer.echo(f"{row['hold_id'][:12]}  {row['state']:<8} {text:<60} {waits_for}")

@@ -86,6 +86,8 @@ def _lint_catalog(source: Any, descriptors: Any, mcp: Any, *, as_json: bool = Fa
         typer.echo(json.dumps(rows, indent=2))
     for finding in () if as_json else found:
         typer.echo(str(finding), err=True)
+    if not found:
+        typer.echo(f"`{source.tool}`: nothing to object to in {len(source.methods)} methods", err=True)
     return all(finding.level is not Level.ERROR for finding in found)
 
 
@@ -284,6 +286,8 @@ def catalog_diff(
     else:
         for one in found:
             typer.echo(str(one))
+    if not found:
+        typer.echo("no difference", err=True)
     raise typer.Exit(1 if any(one.effect is Effect.WIDENS for one in found) else 0)
 
 
@@ -314,4 +318,6 @@ def catalog_drift(
     else:
         for path, how in found.items():
             typer.echo(f"{path.removeprefix('/')}: {how}")
+    if not found:
+        typer.echo("every listed method is served as it is listed", err=True)
     raise typer.Exit(1 if found else 0)

@@ -310,6 +310,8 @@ def show(
             indent = "  " * (row["depth"] - 1)
             state = row["refused"] or f"tier ≤ {row['max_tier']}, {', '.join(row['operations'])}"
             typer.echo(printable(f"{indent}{row['id']}  {row['from']} → {row['to']}  {state}"))
+    if not links and not faults:
+        typer.echo(f"nobody has handed authority down in `{environment}`", err=True)
     for name in faults:
         typer.echo(f"`{name}` is no delegation of that id", err=True)
 

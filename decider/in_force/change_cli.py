@@ -148,6 +148,8 @@ def revocations(
     if as_json:
         typer.echo(json.dumps({"revocations_seq": listed.revocations_seq, "revocations": rows}, indent=2))
         return
+    if not rows:
+        typer.echo(f"nothing is revoked in `{environment}`", err=True)
     for row in rows:
         typer.echo(f"{row['kind']:<12} {row['id']}")
 

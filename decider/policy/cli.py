@@ -41,9 +41,12 @@ def policy_lint(directory: PolicyDirectory, environment: Environment = "lint") -
         payload = read_bundle_source(directory, environment=environment)
     except SourceError as error:
         fail(error)
-    for warning in (*lint_bundle(payload), *_missed(directory)):
+    warnings = (*lint_bundle(payload), *_missed(directory))
+    for warning in warnings:
         typer.echo(f"{directory}: warning: {warning}", err=True)
     _refuse_misfits(directory)
+    if not warnings:
+        typer.echo(f"{directory}: nothing to object to", err=True)
 
 
 @policy_app.command("test")

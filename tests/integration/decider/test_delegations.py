@@ -216,6 +216,10 @@ async def test_link_written_past_the_command_line_is_verified_at_the_decision(
 
 
 async def test_tree_shows_who_has_what_from_whom(desk: DelegationDesk) -> None:
+    assert (await desk.rows(), await desk.run("show", told=True)) == (
+        [],
+        f"nobody has handed authority down in `{ENV}`",
+    )
     first = await desk.grant()
     last = await desk.narrow(first)
     lines = (await desk.run("show")).splitlines()
