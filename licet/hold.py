@@ -40,6 +40,9 @@ MAX_APPROVALS = 4
 MAX_APPROVAL_BYTES = 4_096
 """Size of one serialised ApprovalProof."""
 
+MAX_HOLD_BYTES = MAX_APPROVAL_BYTES - 512
+"""Size of a hold that an answer of ordinary length can be carried with."""
+
 ANSWERS = frozenset(ApprovalAnswer.values()) - {ApprovalAnswer.APPROVAL_ANSWER_UNSPECIFIED}
 """What an approver can answer."""
 

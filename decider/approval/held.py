@@ -7,10 +7,10 @@ from decider.decision.envelope import Envelope
 from decider.decision.verdict import Facts, Moment, Verdict, decision_of, deny
 from decider.in_force.in_force import InForce
 from decider.task.contract import CONTRACT_RULE, needs_approval
-from licet.hold import HOLD_VERSION, Requirement, hold_id
+from licet.hold import HOLD_VERSION, MAX_HOLD_BYTES, Requirement, hold_id
 from licet.refusal import MESSAGE, Reason, Refusal
 from licet.tier import CallClass
-from licet.v1.decision_pb2 import DecisionType
+from licet.v1.decision_pb2 import Decision, DecisionType
 from licet.v1.hold_pb2 import Hold, HoldChange, HoldCost, HoldRequirement
 
 CATALOG_RULE: Final = "catalog-approvers"
@@ -48,7 +48,9 @@ def held(
 ) -> Verdict:
     """Return the verdict that the call waits for the people that `requirements` name.
 
-    Lists stand in sorted order: the same call, judged the same again, has to find the same hold.
+    A hold too large for any answer to it to count is a denial: nobody could ever lift it, and a few of them
+    would be more than a list of holds has room for. Lists stand in sorted order: the same call, judged the
+    same again, has to find the same hold.
     """
     rule_ids = tuple(sorted({requirement.rule_id for requirement in requirements}))
     decision = decision_of(envelope, in_force, moment, DecisionType.DECISION_TYPE_HOLD, rule_ids)
@@ -82,6 +84,10 @@ def held(
     if _shows_money(envelope):
         hold.amount_minor, hold.currency = envelope.money or (0, "")
     hold.hold_id = hold_id(hold)
+    if hold.ByteSize() > MAX_HOLD_BYTES:
+        reason = Reason.SPENT if moment.executed else Reason.POLICY_DENIED
+        detail = f"people cannot answer a hold of {hold.ByteSize()} bytes, {MAX_HOLD_BYTES} at most"
+        return unheld(envelope, Refusal(reason, detail), decision, in_force, moment)
     decision.hold_id = hold.hold_id
     decision.reason = MESSAGE[Reason.HELD]
     roles = ", ".join(f"{need.quorum} × {need.role}" for need in hold.requirements)
@@ -124,8 +130,8 @@ def end_hold(envelope: Envelope, reason: Reason, was: Verdict, in_force: InForce
     return verdict
 
 
-def unheld(envelope: Envelope, refusal: Refusal, was: Verdict, in_force: InForce, moment: Moment) -> Verdict:
-    """Return the denial of a call that rules would hold and nobody is asked about."""
+def unheld(envelope: Envelope, refusal: Refusal, was: Decision, in_force: InForce, moment: Moment) -> Verdict:
+    """Return the denial of a call that the rules of `was` would hold and nobody is asked about."""
     verdict = deny(envelope, refusal, in_force, moment)
-    verdict.decision.rule_ids.extend(was.decision.rule_ids)
+    verdict.decision.rule_ids.extend(was.rule_ids)
     return verdict

@@ -14,7 +14,15 @@ from typing import Final
 
 from decider.in_force.in_force import InForce
 from licet.beacon import MAX_SKEW_MS
-from licet.hold import Requirement, Vote, named_hold, open_requirements, read_approval, requirements_of
+from licet.hold import (
+    MAX_HOLD_BYTES,
+    Requirement,
+    Vote,
+    named_hold,
+    open_requirements,
+    read_approval,
+    requirements_of,
+)
 from licet.keys import KeySet
 from licet.refusal import Reason, Refusal
 from licet.revocation import Revocations
@@ -81,8 +89,11 @@ def bench_of(in_force: InForce, now_ms: int) -> Bench:
 def read_hold(stored: bytes, now_ms: int) -> Hold | Refusal:
     """Return the hold that a stored record spells, or why it is none that a decider wrote.
 
-    Its id is that of all it says but its end; that lies no further ahead than a decider sets it.
+    Its id is that of all it says but its end; that lies no further ahead than a decider sets it; an answer to
+    it has room beside it.
     """
+    if len(stored) > MAX_HOLD_BYTES:
+        return Refusal(Reason.APPROVAL_INVALID, "the hold is larger than people can answer")
     hold = named_hold(stored)
     if isinstance(hold, Hold) and hold.expires_at_ms > now_ms + HOLD_LIFE_MS + MAX_SKEW_MS:
         return Refusal(Reason.APPROVAL_INVALID, "the hold lasts longer than a hold may")

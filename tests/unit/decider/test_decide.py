@@ -28,7 +28,7 @@ from decider.policy.waiver import Waiver
 from decider.task.tasks import Task
 from licet.call import Plan
 from licet.catalog import read_catalog
-from licet.hold import Requirement
+from licet.hold import MAX_HOLD_BYTES, Requirement
 from licet.keys import KeyRole, KeySet, PublicKey
 from licet.refusal import Reason, Refusal
 from licet.revocation import NONE, RevocationKind, Revocations
@@ -189,6 +189,26 @@ def test_same_decision_asked_again_finds_the_same_hold_and_one_that_says_more_an
     orders = ("r1", "r2"), ("r2", "r1")
     both = [hold_of(envelope, FACTS, *(replace(LEAD, rule_id=one) for one in order)) for order in orders]
     assert both[0].hold_id == both[1].hold_id
+
+
+def test_hold_that_nobody_could_approve_is_a_denial(envelope: Envelope) -> None:
+    """An approval carries the hold's bytes: past its size no answer counts, and long lists are not shown."""
+
+    def held_with(length: int, **moment: Any) -> Verdict:
+        facts = replace(FACTS, attributes={**FACTS.attributes, "note": "x" * length})
+        return usable(decide(envelope, facts, Held((LEAD,)), in_force(), replace(MOMENT, **moment)))
+
+    room = MAX_HOLD_BYTES - hold_of(envelope).ByteSize()
+    small, large = held_with(room - 32), held_with(room)
+    assert small.hold is not None
+    assert small.hold.ByteSize() <= MAX_HOLD_BYTES
+    assert large.hold is None
+    assert (large.decision.decision, large.decision.hold_id) == (DECISION_TYPE_DENY, "")
+    assert large.decision.rule_ids == ["large"]
+    reasons = [
+        one.refusal.reason for one in (large, held_with(room, executed=True)) if one.refusal is not None
+    ]
+    assert reasons == [Reason.POLICY_DENIED, Reason.SPENT]
 
 
 def test_resource_that_is_gone_is_unknown_spent_by_this_very_step_or_no_longer_said(
