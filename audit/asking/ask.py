@@ -44,6 +44,9 @@ TRACES_MISSING: Final = (
     "-p traces=… names another one"
 )
 
+STYLES: Final = ("table", "csv", "json")
+"""How an answer may be written."""
+
 MAX_ROWS: Final = 10_000
 """Every question ends with LIMIT 10000; an answer this long was cut."""
 
@@ -93,7 +96,7 @@ class Answer:
     rows: tuple[tuple[Any, ...], ...]
 
     def text(self, style: str) -> str:
-        """Return the answer as `table`, `csv` or `json`."""
+        """Return the answer in one of STYLES."""
         if style == "json":
             return json.dumps(
                 [dict(zip(self.names, row, strict=True)) for row in self.rows], indent=2, default=_plain

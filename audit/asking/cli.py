@@ -81,6 +81,8 @@ def ask(
         if not separator:
             raise typer.BadParameter(f"`{text}` is no NAME=VALUE")
         given[key] = value
+    if style not in asking.STYLES:
+        raise typer.BadParameter(f"`{style}` is none of {', '.join(asking.STYLES)}", param_hint="--format")
     try:
         name = asking.traced(name) if trace else name
         answer = asking.ask(read_settings(StoreSettings).store().client(), name, given)

@@ -1,5 +1,8 @@
 """Every question is also an SQL view and a panel, and all three give one answer."""
 
+import csv
+import io
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -7,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from audit.asking import views
-from audit.asking.ask import Question, ask, questions
+from audit.asking.ask import STYLES, Question, ask, questions
+from audit.asking.ocsf import KINDS
+from audit.cli import app
 from audit.store.migrate import Layout
 from audit.store.sheet import EVENTS
 from audit.store.stored import House, Stored
@@ -126,6 +132,51 @@ def test_question_view_and_panel_give_one_answer(full: tuple[Any, int], name: st
     end = now_ms + HOUR_MS - now_ms % 1000
     shown = store.client.query(panel_of(name).filled(start, end, **TEXTS))
     assert steady(shown.column_names, shown.result_rows) == said
+
+
+def told(store: Any, *words: str) -> str:
+    """What `licet audit WORDS` prints about the store."""
+    address = store.address
+    environment = {"LICET_CLICKHOUSE_URL": address.url}
+    environment |= {"LICET_CLICKHOUSE_PASSWORD_FILE": str(address.password_file)}
+    environment |= {"LICET_CLICKHOUSE_DATABASE": address.database}
+    done = CliRunner().invoke(app, words, env=environment)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_each_answer_is_a_table_csv_and_json(full: tuple[Any, int]) -> None:
+    store, now_ms = full
+    for name, question in questions().items():
+        answer = ask(store.client, name, given(question, now_ms))
+        rows = json.loads(answer.text("json"))
+        assert [list(row) for row in rows] == [list(answer.names)] * len(answer.rows), name
+        lines = list(csv.reader(io.StringIO(answer.text("csv"))))
+        assert (lines[0], len(lines)) == (list(answer.names), len(answer.rows) + 1), name
+        assert answer.names[0] in answer.text("table"), name  # of a wide answer what is not empty
+
+
+@pytest.mark.parametrize("words", [("agent-window",), ("story", "--trace")], ids=lambda words: words[0])
+def test_command_prints_what_was_asked_for(full: tuple[Any, int], words: tuple[str, ...]) -> None:
+    store, now_ms = full
+    name = "story-trace" if "--trace" in words else words[0]
+    values = given(questions()[name], now_ms)
+    answer = ask(store.client, name, values)
+    for style in STYLES:
+        params = (f"--param={key}={value}" for key, value in values.items())
+        assert told(store, "ask", *words, *params, "--format", style) == answer.text(style) + "\n"
+    refused = CliRunner().invoke(app, ["ask", "holds-open", "--format", "xml"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_command_exports_each_decision_and_refusal_as_one_ocsf_record(full: tuple[Any, int]) -> None:
+    store, now_ms = full
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((now_ms - DAY_MS) // 1000))
+    records = [json.loads(line) for line in told(store, "ocsf", "--since", since).splitlines()]
+    kinds = store.rows("SELECT event_id, kind FROM events WHERE has({k:Array(String)}, kind)", k=list(KINDS))
+    assert len(kinds) > 3
+    assert sorted((one["metadata"]["uid"], one["metadata"]["event_code"]) for one in records) == sorted(kinds)
+    assert {(one["class_uid"], one["category_uid"]) for one in records} == {(6003, 6)}
 
 
 def test_only_a_question_whose_table_is_a_parameter_has_no_view() -> None:
