@@ -21,6 +21,9 @@ Pairs: TypeAlias = tuple[tuple[str, str | bytes], ...]
 _CALL_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """As the decider takes it."""
 
+MAX_ECHO: Final = 256
+"""Characters kept of what a caller merely claims: a path, a call id, a task id."""
+
 OK: Final = 0
 """The status code of success, as in `google.rpc.Code`."""
 
@@ -128,6 +131,12 @@ class Refused:
 
 Reply: TypeAlias = Answered | Refused
 """How a call ends for its caller."""
+
+
+def echo(text: str) -> str:
+    """Return what a caller claims, cut and made printable: a path forges no line of a log or trace."""
+    kept = text[:MAX_ECHO]
+    return kept if kept.isprintable() else "".join(one if one.isprintable() else "?" for one in kept)
 
 
 async def sized(request: Request, k_tool: bytes, weigh: Callable[[int], Refusal | None]) -> bytes | Refusal:

@@ -16,11 +16,8 @@ from licet.metadata import CALL_ID, TASK_ID
 from licet.permit import DoorState, Permit, Presented, verify_permit
 from licet.refusal import Refusal
 from licet.v1 import decision_pb2
-from sidecar.exchange import Refused, Reply, Request
+from sidecar.exchange import Refused, Reply, Request, echo
 from sidecar.parts import Fenced
-
-MAX_ECHO: Final = 256
-"""Characters kept of what a caller merely claims: a path, a call id, a task id."""
 
 SIGNED_STEP: Final = 6
 """From this check on, the permit's signature was found valid and its fields may be recorded."""
@@ -50,7 +47,7 @@ def door_event(
     kind = EventKind.DOOR_PASSED if passed else EventKind.DOOR_REFUSED
     fields: dict[str, object] = {
         "caller": request.peer,
-        "method": _echo(request.path),
+        "method": echo(request.path),
         "attempt": record.attempt,
         "outcome": record.outcome,
         "reason": record.reason,
@@ -64,8 +61,8 @@ def door_event(
         fields.update(_decision_fields(decision))
         fields["resource"] = _resource_shown(decision, record.state)
     else:
-        fields["call_id"] = _echo(record.call_id or request.value(CALL_ID))
-        fields["task_id"] = _echo(request.value(TASK_ID))
+        fields["call_id"] = echo(record.call_id or request.value(CALL_ID))
+        fields["task_id"] = echo(request.value(TASK_ID))
     if record.permit is not None:
         fields.update(_permit_fields(record.permit))
     if record.fenced is not None:
@@ -141,9 +138,3 @@ def _permit_fields(permit: Permit) -> dict[str, object]:
     if money is not None:
         fields["amount_minor"], fields["currency"] = money
     return fields
-
-
-def _echo(text: str) -> str:
-    """What a caller claims, cut and made printable: a log line must not be forged by a path."""
-    kept = text[:MAX_ECHO]
-    return kept if kept.isprintable() else "".join(one if one.isprintable() else "?" for one in kept)

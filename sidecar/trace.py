@@ -26,7 +26,7 @@ from licet.tracing import (
     parse_traceparent,
     rpc,
 )
-from sidecar.exchange import Refused, Reply, Request, ToolAnswer
+from sidecar.exchange import Refused, Reply, Request, ToolAnswer, echo
 
 _NAMES: Final[Mapping[int, str]] = {number: name for name, number in code_pb2.Code.items()}
 
@@ -48,7 +48,7 @@ class DoorTrace:
         self._live = tracing.live
         self._recording: Recording = tracing.record(extract(request.metadata))
         self._root = self._recording.span(
-            request.path.lstrip("/")[:256],
+            echo(request.path.lstrip("/")),
             kind=SpanKind.SERVER,
             attributes=_named(request.path) if self._live else None,
         )
@@ -147,7 +147,7 @@ class DoorTrace:
 
 
 def _named(path: str) -> Mapping[str, str]:
-    return {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: path[1:256]}
+    return {telemetry.RPC_SYSTEM_NAME: telemetry.GRPC, telemetry.RPC_METHOD: echo(path[1:])}
 
 
 def status_name(code: int) -> str:

@@ -34,7 +34,7 @@ def evidence_text(evidence: Evidence) -> str:
     if evidence.cut:
         lines.append(f"CUT: not all rows were read of {', '.join(evidence.cut)}; the finding is not certain")
     state = "" if evidence.finding.settled else " (not settled yet)"
-    detail = f": {evidence.finding.detail}" if evidence.finding.detail else ""
+    detail = f": {printable(evidence.finding.detail)}" if evidence.finding.detail else ""
     lines.append(f"finding: {evidence.finding.finding}{detail}{state}")
     return "\n".join(lines)
 

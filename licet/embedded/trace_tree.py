@@ -25,7 +25,8 @@ def render(spans: Sequence[StoredSpan], linked: Sequence[StoredSpan] = (), *, wi
     """Draw a trace, then the spans of other traces that link to it; lines are cut at `width` columns.
 
     A span whose parent never arrived is drawn at the top and says so: a missing span is a finding, not a
-    reason to hide its children.
+    reason to hide its children. What a span says moves no cursor and forges no line: a collector takes spans
+    of anybody.
     """
     known = {one.span_id for one in spans}
     lines: list[str] = []
@@ -35,7 +36,12 @@ def render(spans: Sequence[StoredSpan], linked: Sequence[StoredSpan] = (), *, wi
     for span in linked:
         targets = ", ".join(_name_of(target, spans) for _, target in span.links if target in known)
         lines.append(f"{span.name} [{span.service}] links to {targets}{_facts(span)}")
-    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines)
+    shown = [line if line.isprintable() else "".join(map(_printable, line)) for line in lines]
+    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in shown)
+
+
+def _printable(letter: str) -> str:
+    return letter if letter.isprintable() else f"\\u{ord(letter):04x}"
 
 
 def _lines(

@@ -73,3 +73,13 @@ def test_span_whose_parent_never_came_is_shown_and_says_so(store: TraceStore) ->
 def test_no_line_is_wider_than_asked(store: TraceStore) -> None:
     store.add([_span("a" * 32, "1", name="x" * 300)])
     assert all(len(line) <= 80 for line in render(store.trace("a" * 32), width=80).splitlines())
+
+
+def test_a_span_moves_no_cursor_and_forges_no_line() -> None:
+    """A span may be called by what somebody sent; a collector takes them of anybody."""
+    forged = _span("a" * 32, "1", name="x\x1b[2J\n/y\u202e", finding="\x9b1A")
+    drawn = render([forged, _span("a" * 32, "2", "1", name="Änderung")])
+    assert len(drawn.splitlines()) == 2
+    assert all(line.isprintable() for line in drawn.splitlines())
+    assert "\\u001b" in drawn
+    assert "Änderung" in drawn

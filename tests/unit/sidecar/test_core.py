@@ -17,9 +17,11 @@ from licet.metadata import APPROVAL, PERMIT
 from licet.permit import Presented
 from licet.refusal import Reason, Refusal
 from licet.revocation import RevocationKind, Revocations
+from licet.tracing import Tracing
 from sidecar.exchange import Answered, Refused, ToolAnswer
 from sidecar.parts import Denied, Fenced, Obtained
 from sidecar.quota import Quota
+from sidecar.trace import DoorTrace
 from tests.unit.sidecar.conftest import RECONCILER, World, reason
 from tests.worlds import permit as permits
 from tests.worlds.fakes import request
@@ -587,3 +589,10 @@ async def test_what_a_door_learns_while_the_store_is_slow_stops_the_call(world: 
     assert reason(reply) == reasons.get(what, "EXPIRED" if what == "ended" else "passed")
     assert len(world.tool.got) == (what == "nothing")
     assert list(world.spend.outcomes.values()) == ["EXECUTED" if what == "nothing" else "FAILED_NO_EFFECT"]
+
+
+async def test_a_span_is_called_by_a_path_that_is_printable() -> None:
+    """HTTP/2 takes nearly any byte in a path; whoever reads the trace has a terminal."""
+    odd = DoorTrace(Tracing("test"), request("/x\x1b[2J/\u202ey", b"", peer=AGENT))
+    assert odd._root.name == "x?[2J/?y"
+    assert DoorTrace(Tracing("test"), request(REFUND, b"", peer=AGENT))._root.name == REFUND.lstrip("/")
