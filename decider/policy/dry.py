@@ -15,7 +15,7 @@ asked: `lifted` names hold rules as if they had approved. Reads files; holds no 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -71,6 +71,13 @@ class DryCall:
     arguments: Mapping[str, Any]
     facts: Mapping[str, Any] | None
     lifted: frozenset[str]
+    file: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Where `arguments` and `facts` stand in the file."""
+
+    def place(self, name: str) -> str:
+        """Return what a fault of one of these is told as: file, line, field."""
+        return f"{self.file}:{self.lines.get(name, 0)}: {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,8 @@ def read_call(path: Path) -> DryCall:
         arguments=top.values("arguments"),
         facts=top.values("facts") if top.has("facts") else None,
         lifted=frozenset(top.texts("lifted")),
+        file=str(path),
+        lines={name: top.line_of(name) for name in ("arguments", "facts")},
     )
     top.close()
     faults.raise_any()
@@ -202,25 +211,25 @@ def _request(call: DryCall, house: House) -> DecideRequest:
     method = found[0]
     return DecideRequest(
         method=path,
-        request=_encoded(method, call.arguments, "arguments"),
+        request=_encoded(method, call.arguments, call.place("arguments")),
         codec=cast("Codec.ValueType", method.codec),
         task_id=call.task,
         call_id=call.call_id,
     )
 
 
-def _encoded(method: Method, values: Mapping[str, Any], name: str) -> bytes:
+def _encoded(method: Method, values: Mapping[str, Any], place: str) -> bytes:
     if not isinstance(method.plan, Plan):
         return json.dumps(values, ensure_ascii=False).encode()
-    return _message(method.plan, values, name)
+    return _message(method.plan, values, place)
 
 
-def _message(plan: Plan, values: Mapping[str, Any], name: str) -> bytes:
+def _message(plan: Plan, values: Mapping[str, Any], place: str) -> bytes:
     message: Any = plan.root.message_class()
     try:
         json_format.ParseDict(dict(values), message)
     except json_format.ParseError as error:
-        raise DryError(f"{name}: {' '.join(str(error).split())}") from None
+        raise DryError(f"{place}: {' '.join(str(error).split())}") from None
     return bytes(message.SerializeToString(deterministic=True))
 
 
@@ -232,4 +241,4 @@ def _facts(envelope: Envelope, call: DryCall) -> Facts | Refusal:
         return Refusal(
             Reason.FACTS_UNAVAILABLE, f"the call file has no `facts`: what {source.path} would answer"
         )
-    return read_answer(envelope, source, _message(source.output, call.facts, "facts"))
+    return read_answer(envelope, source, _message(source.output, call.facts, call.place("facts")))

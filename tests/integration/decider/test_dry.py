@@ -73,12 +73,25 @@ async def test_dry_decision_is_the_running_deciders(house: House, tmp_path: Path
     assert len(await house.events()) == before
 
 
+NINES = "99999999999999999999"
+LIMITLESS = f"""caller: agent/refund-bot
+task: task_789
+method: fin.v1.Finance/IssueRefund
+arguments: {{order_id: O1, amount: {{minor: {NINES}, currency: USD}}}}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("caller: a\ntask: t\nmethod: m\nargument: {}\n", "unknown field"),
         ("task: t\nmethod: m\n", "is required"),
-        ("caller: a\ntask: t\nmethod: fin.v1.Finance/IssueRefund\narguments: {orderid: 1}\n", "orderid"),
+        (
+            "caller: a\ntask: t\nmethod: fin.v1.Finance/IssueRefund\narguments: {orderid: 1}\n",
+            "call.yaml:4: arguments:",
+        ),
+        (LIMITLESS, "call.yaml:4: arguments: "),
+        (LIMITLESS.replace(NINES, "1") + "facts: {version: no}\n", "call.yaml:5: facts: "),
         ("", "is empty"),
     ],
 )
@@ -89,4 +102,4 @@ async def test_call_file_that_says_nothing_useful_is_refused_with_its_field(
     file.write_text(text)
     result = CliRunner().invoke(app, ["explain", str(file), "--policy", "examples/refund/policy"])
     assert result.exit_code == 1
-    assert why in result.output
+    assert why in " ".join(result.output.split())
