@@ -10,7 +10,7 @@ from tests.worlds.decisions import GET_ORDER, TYPES, Ground, House, furnish, ref
 
 pytestmark = pytest.mark.asyncio
 
-LOOPS = "loops: {same: 2, probes: 3, empty: 4}\n"
+LOOPS = "loops: {same: 2, alternating: 2, junk: 3, probes: 3, empty: 4}\n"
 
 
 @pytest_asyncio.fixture
@@ -42,6 +42,23 @@ async def test_what_repeats_itself_is_denied_and_what_is_polled_is_not(house: Ho
     for at in range(10):
         polled = await house.decide(body, method=GET_ORDER, call_id=f"poll-{at}")
         assert polled.decision == DECISION_TYPE_ALLOW
+
+
+async def test_two_calls_in_turn_and_a_junk_field_that_changes_are_denied(house: House) -> None:
+    for at, minor in enumerate((1, 2, 1)):
+        assert (await house.decide(refund(minor=minor), call_id=f"turn-{at}")).refusal.reason == ""
+    assert (await house.decide(refund(minor=2), call_id="turn-3")).refusal.reason == "LOOP_BROKEN"
+    [event] = await house.decisions("turn-3")
+    assert list(event.rule_ids) == ["loop-alternating"]
+    junk = [
+        refund(minor=3) + TYPES("IssueRefundRequest")(reason=f"try {at}").SerializeToString()
+        for at in range(4)
+    ]
+    answers = [await house.decide(body, call_id=f"junk-{at}") for at, body in enumerate(junk)]
+    assert [one.refusal.reason for one in answers] == ["", "", "", "LOOP_BROKEN"]
+    [event] = await house.decisions("junk-3")
+    assert list(event.rule_ids) == ["loop-junk"]
+    assert (await house.decide(refund(minor=4), call_id="work")).decision == DECISION_TYPE_ALLOW
 
 
 async def test_a_ceiling_is_not_felt_for_and_empty_answers_end(house: House) -> None:
