@@ -289,13 +289,15 @@ def test_truncating_is_refused_even_by_a_session_that_plays_a_replica(tool: Guar
 
 def test_a_permit_that_expires_while_its_transaction_waits_for_a_lock_is_refused(tool: GuardedTool) -> None:
     """PostgreSQL's now() stands still from BEGIN, and a check before the wait proves nothing after it."""
-    call = tool.call(not_after_ms=now_ms() + 700)
     with locked_order(tool) as release:
+        end_ms = now_ms() + 1_500
+        call = tool.call(not_after_ms=end_ms)
         answers: list[object] = []
         waiting = threading.Thread(target=lambda: answers.append(tool.refund(call)))
         waiting.start()
-        time.sleep(1.0)
-        assert waiting.is_alive()
+        while now_ms() < end_ms + 100:
+            time.sleep(0.05)
+        assert waiting.is_alive(), "it was refused before it waited"
         release()
         waiting.join(60)
     [answer] = answers
