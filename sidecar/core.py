@@ -270,7 +270,12 @@ class Door:
         return refusal
 
     async def _hindrance(self, call: Call, permit: Permit) -> Refusal | None:
-        """What would waste a step: nobody waits, no event could be kept, no tool is there."""
+        """What would waste a step: nobody waits, no event could be kept, no tool is there.
+
+        Or the transport took the call as the other listed version streams: no mask looks into a stream.
+        """
+        if (call.request.send is not None) is not permit.method.server_streaming:
+            return Refusal(Reason.METHOD_SUPERSEDED, detail="the version in force here streams otherwise")
         if self._expired(call):
             return Refusal(Reason.DEADLINE)
         if permit.spends and self._parts.journal.full:

@@ -10,7 +10,7 @@ import pytest
 
 import sidecar.core
 from licet.call import MAX_REQUEST_BYTES
-from licet.catalog.method import MASK
+from licet.catalog.method import MASK, MethodVersions
 from licet.event import EventKind
 from licet.flood import Alone
 from licet.metadata import APPROVAL, PERMIT
@@ -596,3 +596,29 @@ async def test_a_span_is_called_by_a_path_that_is_printable() -> None:
     odd = DoorTrace(Tracing("test"), request("/x\x1b[2J/\u202ey", b"", peer=AGENT))
     assert odd._root.name == "x?[2J/?y"
     assert DoorTrace(Tracing("test"), request(REFUND, b"", peer=AGENT))._root.name == REFUND.lstrip("/")
+
+
+@pytest.mark.parametrize("streams_now", [True, False])
+async def test_a_call_is_made_as_the_version_that_was_decided_makes_it(
+    world: World, streams_now: bool
+) -> None:
+    """While a rollout lasts the door lists two: through a stream, which is not masked, a reply leaves whole."""
+    state = world.beacons.state()
+    assert state is not None
+    (decided, *_) = state.catalog.methods[GET_ORDER].all()
+    decided = replace(decided, server_streaming=not streams_now)
+    listed = replace(decided, digest=b"n" * 32, server_streaming=streams_now)
+    methods = {**state.catalog.methods, GET_ORDER: MethodVersions(listed, decided)}
+    world.beacons.set(replace(state, catalog=replace(state.catalog, methods=methods)))
+    sent: list[bytes] = []
+
+    async def send(message: bytes) -> None:
+        sent.append(message)
+
+    body = b"\x0a\x02O1"
+    call = request(GET_ORDER, body, ((PERMIT, world.mint.permit(GET_ORDER, body)),), peer=AGENT)
+    streamed = replace(call, send=send)
+    wrong, right = (streamed, call) if streams_now else (call, streamed)
+    assert reason(await world.door.handle(wrong)) == "METHOD_SUPERSEDED"
+    assert (world.tool.got, sent) == ([], [])
+    assert reason(await world.door.handle(right)) == "passed"
