@@ -3,9 +3,9 @@
 A signing key's id is its file's name, or stands behind the digits: so a key that was rotated lies under the
 name that processes and Secrets know, with an id of its own.
 
-A secret file that its group or others may read is refused, with the command that mends it. Kubernetes mounts
-secrets readable by a group (`defaultMode` with `fsGroup`): what is refused there is only access by *others*
-and any right to write.
+A public key that everybody may write is refused. So is a secret file that its group or others may read, with
+the command that mends it. Kubernetes mounts secrets readable by a group (`defaultMode` with `fsGroup`): what is
+refused there is only access by *others* and any right to write.
 """
 
 import os
@@ -47,24 +47,30 @@ def read_secret(path: Path) -> bytes:
 
 
 def _read_closed(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read(MAX_LINE_BYTES)
-    except OSError as error:
-        raise KeyFileError(f"cannot read key file `{path}`: {error.strerror}") from error
+    mode, text = _read(path)
     if mode & _TOO_OPEN:
         raise KeyFileError(f"key file `{path}` is open to others: chmod 600 '{path}'")
     return text
 
 
-def read_public(path: Path) -> bytes:
-    """Return the 32 bytes of the public key in `path`. Raises KeyFileError."""
+def _read(path: Path) -> tuple[int, bytes]:
+    """Return the mode and the text of one and the same file."""
     try:
         with path.open("rb") as file:
-            return _decode(path, file.read(MAX_LINE_BYTES))[0]
+            return os.fstat(file.fileno()).st_mode, file.read(MAX_LINE_BYTES)
     except OSError as error:
         raise KeyFileError(f"cannot read key file `{path}`: {error.strerror}") from error
+
+
+def read_public(path: Path) -> bytes:
+    """Return the 32 bytes of the public key in `path`. Raises KeyFileError.
+
+    One that everybody may write is refused: whoever names the root key is believed in everything.
+    """
+    mode, text = _read(path)
+    if mode & stat.S_IWOTH:
+        raise KeyFileError(f"everybody may write key file `{path}`: chmod 644 '{path}'")
+    return _decode(path, text)[0]
 
 
 def read_signed(path: Path) -> Signed:

@@ -94,3 +94,16 @@ def test_a_key_may_have_an_id_of_its_own_behind_its_digits(tmp_path: Path) -> No
     assert read_secret(path) == SECRET
     assert read_signing_key(path).key_id == "decider-2"
     assert read_signing_key(path).public_key == SigningKey.from_seed("decider", SECRET).public_key
+
+
+@pytest.mark.parametrize("mode", [0o646, 0o666, 0o602])
+def test_a_public_key_that_everybody_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """Whoever names the root key is believed in everything."""
+    path = tmp_path / "root.pub"
+    path.write_text(SECRET.hex())
+    path.chmod(mode)
+    with pytest.raises(KeyFileError, match="everybody may write"):
+        read_public(path)
+    for lawful in (0o400, 0o444, 0o644, 0o664):
+        path.chmod(lawful)
+        assert read_public(path) == SECRET

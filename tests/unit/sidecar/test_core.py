@@ -602,7 +602,7 @@ async def test_a_span_is_called_by_a_path_that_is_printable() -> None:
 async def test_a_call_is_made_as_the_version_that_was_decided_makes_it(
     world: World, streams_now: bool
 ) -> None:
-    """While a rollout lasts the door lists two: through a stream, which is not masked, a reply leaves whole."""
+    """While a rollout lasts the door lists two; what leaves through a stream is masked by nobody."""
     state = world.beacons.state()
     assert state is not None
     (decided, *_) = state.catalog.methods[GET_ORDER].all()
