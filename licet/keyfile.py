@@ -3,9 +3,9 @@
 A signing key's id is its file's name, or stands behind the digits: so a key that was rotated lies under the
 name that processes and Secrets know, with an id of its own.
 
-A public key that everybody may write is refused. So is a secret file that its group or others may read, with
-the command that mends it. Kubernetes mounts secrets readable by a group (`defaultMode` with `fsGroup`): what is
-refused there is only access by *others* and any right to write.
+A public key that everybody may write is refused. So is a secret file that its group or others may read,
+with the command that mends it. Kubernetes mounts secrets readable by a group (`defaultMode` with `fsGroup`):
+what is refused there is only access by *others* and any right to write.
 """
 
 import os
