@@ -1,7 +1,9 @@
-"""What people and programs read: tables of at most 100 columns, or one JSON document."""
+"""What people and programs read: tables of at most 100 columns that cut nothing, or one JSON document."""
 
+import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from examples.refund.demo.attempt import Attempt, Case
@@ -42,7 +44,7 @@ def story_lines(told: Told, tree: str) -> Iterator[str]:
 
 def table_head() -> str:
     """Return the head of the table of cases."""
-    return f"    {'attempt':<36}{'reply':<22}{'calls':>5} {'ledger':>10}  finding"
+    return f"    {'attempt':<34}{'reply':<22}{'calls':>5} {'ledger':>10}  finding"
 
 
 def case_lines(number: int, case: Case) -> Iterator[str]:
@@ -56,15 +58,17 @@ def case_lines(number: int, case: Case) -> Iterator[str]:
 
 def _attempt_lines(attempt: Attempt, *, twin: bool) -> Iterator[str]:
     seen = attempt.seen
-    replies = "+".join(_times(name, count) for name, count in sorted(Counter(seen.replies).items()))
-    kind = "twin: " if twin else ""
-    yield (
-        f" {_RIGHT[attempt.right]} {_cut(kind + attempt.label, 35):<36}{_cut(replies, 21):<22}"
-        f"{seen.refund_calls:>5} {money(seen.ledger_minor):>10}  {_cut('+'.join(seen.findings), 20)}"
-    )
+    replies = [_times(name, count) for name, count in sorted(Counter(seen.replies).items())]
+    labels = textwrap.wrap(("twin: " if twin else "") + attempt.label, 33)
+    head = f" {_RIGHT[attempt.right]} ", f"{seen.refund_calls:>5} {money(seen.ledger_minor):>10}  "
+    for label, reply, finding in zip_longest(
+        labels, _packed(replies, 21), _packed(seen.findings, 22), fillvalue=""
+    ):
+        yield f"{head[0]}{label:<34}{reply:<22}{head[1]}{finding}".rstrip()
+        head = " " * len(head[0]), " " * len(head[1])
     policy, authorization, ledger = evidences(attempt)
-    yield _cut(f"      policy {policy} · authorization {authorization}", WIDTH)
-    yield _cut(f"      ledger {ledger} · trace {_trace(attempt)}", WIDTH)
+    yield from _wrapped(f"policy {policy} · authorization {authorization}")
+    yield from _wrapped(f"ledger {ledger} · trace {_trace(attempt)}")
     for difference in attempt.differences():
         yield f"    !! {difference}"
 
@@ -96,8 +100,22 @@ def _times(name: str, count: int) -> str:
     return name if count == 1 else f"{count} × {name}"
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _packed(names: Sequence[str], width: int) -> tuple[str, ...]:
+    """Return names joined by `+`, a new line before each that finds no room."""
+    lines: list[str] = []
+    for name in names:
+        if lines and len(lines[-1]) + len(name) < width:
+            lines[-1] += f"+{name}"
+        else:
+            lines.append(f"+{name}" if lines else name)
+    return tuple(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    """Return lines of at most `WIDTH`; a number stays beside what it counts."""
+    kept = text.replace(" × ", "\u00a0×\u00a0")
+    lines = textwrap.wrap(kept, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 10)
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def told_json(told: Told) -> dict[str, Any]:

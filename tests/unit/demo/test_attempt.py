@@ -62,16 +62,21 @@ def test_case_that_broke_is_not_right_whatever_its_attempts_were() -> None:
     assert case_json(case)["broke"]
 
 
-def test_rows_fit_and_mark_what_is_wrong() -> None:
-    long = {"replies": ("OK",) * 200 + ("SPENT",) * 200, "findings": ("ALLOWED_NOT_EXECUTED", "HELD")}
+def test_rows_fit_cut_no_name_and_mark_what_is_wrong() -> None:
+    long = {
+        "replies": ("DEADLINE_EXCEEDED",) * 200 + ("SPENT",) * 200,
+        "findings": ("ALLOWED_EXECUTED", "ALLOWED_NOT_EXECUTED"),
+    }
     attempt = _attempt(replace(RIGHT, refund_calls=200, ledger_minor=-1000000, **long))
     attempt.label = "a label that is far longer than its column is"
     attempt.steps.append(_Step())  # type: ignore[arg-type] # all that a row shows of one
     lines = list(case_lines(7, Case("c", "A case", [attempt])))
     assert any(line.startswith(" !!") for line in lines)
     rows = [line for line in lines if not line.startswith("    !!")]
-    assert len(rows) == 4
     assert all(len(line) <= WIDTH for line in rows)
+    words = " ".join(rows).split()
+    assert "…" not in " ".join(words)
+    assert {*attempt.label.split(), "DEADLINE_EXCEEDED", "+200", "SPENT", "+ALLOWED_NOT_EXECUTED"} <= {*words}
     assert case_json(Case("c", "A case", [attempt]))["right"] is False
 
 

@@ -111,19 +111,30 @@ def _short_lived(play: Play) -> tuple[Step, bytes, Asked]:
 def _sent_while_locked(
     play: Play, step: Step, body: bytes, asked: Asked, meanwhile: Callable[[], object]
 ) -> None:
-    """Send a call, do something while it waits inside the tool's transaction, then let it go on."""
+    """Send a call, do something while it waits inside the tool's transaction, then let it go on.
+
+    A call that ends before it comes to the tool, as on a machine that is too slow for its permit, is not
+    waited for: the attempt's differences say what came of it.
+    """
     calls = play.house.refund_calls()
-    locked = threading.Event()
+    locked, ended = threading.Event(), threading.Event()
+
+    def in_tool() -> bool:
+        return play.house.refund_calls() > calls
 
     def disturb() -> None:
         with play.house.locked_ledger():
             locked.set()
-            play.house.until(lambda: play.house.refund_calls() > calls, "the call in the tool")
-            meanwhile()
+            play.house.until(lambda: in_tool() or ended.is_set(), "the call in the tool")
+            if in_tool():
+                meanwhile()
 
     def send() -> None:
         locked.wait()
-        play.present(step, body, asked.sent)
+        try:
+            play.present(step, body, asked.sent)
+        finally:
+            ended.set()
 
     together([disturb, send])
 
