@@ -198,12 +198,7 @@ class Guard:
         )
         reply = effect.change(spend)
         written = spend.finished(effect.entries)
-        if not reply.IsInitialized():  # upb ends the process when it serialises such a message beside a map
-            raise RuntimeError("the reply lacks a required field")
-        result = reply.SerializeToString(deterministic=True)
-        if len(result) > MAX_RESULT_BYTES:
-            raise RuntimeError(f"a reply of {len(result)} bytes cannot be kept: {MAX_RESULT_BYTES} at most")
-        transaction.insert_result(row.spend_id, result)
+        transaction.insert_result(row.spend_id, _kept(reply))
         transaction.append(row.spend_id, written, call.trace_id, call.span_id)
         self._confirm(transaction, call, case)  # the tool's own locks may have waited too
         changes = tuple(entry.change_id for entry in written)
@@ -237,6 +232,16 @@ class Guard:
             if refusal is not None:
                 raise Refused(refusal)
         return case
+
+
+def _kept(reply: Message) -> bytes:
+    """Return a reply as it is kept for a repeat; raises RuntimeError for one that cannot be."""
+    if not reply.IsInitialized():  # upb ends the process when it serialises such a message beside a map
+        raise RuntimeError("the reply lacks a required field")
+    result: bytes = reply.SerializeToString(deterministic=True)
+    if len(result) > MAX_RESULT_BYTES:
+        raise RuntimeError(f"a reply of {len(result)} bytes cannot be kept: {MAX_RESULT_BYTES} at most")
+    return result
 
 
 def _stored(transaction: Transaction, row: SpendRow) -> bytes:

@@ -55,18 +55,9 @@ def advance(
     if isinstance(found, Refusal):
         return found
     keys, keyset_sha256 = found
-    beacon = read_beacon(
-        request.beacon,
-        keys,
-        environment=anchor.environment,
-        now_ms=now_ms,
-        revocations=NONE if held is None else held.door.revocations,
-    )
+    beacon = _beacon(anchor, held, request, keys=keys, now_ms=now_ms)
     if isinstance(beacon, Refusal):
         return beacon
-    refusal = beacon_succeeds(None if held is None else held.beacon.beacon, beacon)
-    if refusal is not None:
-        return refusal
     if (beacon.keyset_version, beacon.keyset_sha256) != (keys.version, keyset_sha256):
         return Refusal(Reason.BEACON_BEHIND, f"key set {beacon.keyset_version} is not held")
     revocations = _revocations(anchor, held, request, beacon, keys=keys, now_ms=now_ms)
@@ -90,6 +81,22 @@ def advance(
         generation=anchor.generation,
     )
     return Standing(door, taken, keyset_sha256, beacon.revocations_sha256)
+
+
+def _beacon(
+    anchor: Anchor, held: Standing | None, request: BeaconRequest, *, keys: KeySet, now_ms: int
+) -> Beacon | Refusal:
+    beacon = read_beacon(
+        request.beacon,
+        keys,
+        environment=anchor.environment,
+        now_ms=now_ms,
+        revocations=NONE if held is None else held.door.revocations,
+    )
+    if isinstance(beacon, Refusal):
+        return beacon
+    refusal = beacon_succeeds(None if held is None else held.beacon.beacon, beacon)
+    return beacon if refusal is None else refusal
 
 
 def _keys(anchor: Anchor, held: Standing | None, request: BeaconRequest) -> tuple[KeySet, bytes] | Refusal:

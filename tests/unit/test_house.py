@@ -17,8 +17,8 @@ PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["impo
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
 """From `def` to the last line, the docstring not counted: documentation may be as long as it is good."""
-MAX_PURE_FUNCTION_LINES = 40
-"""Of a pure module: what a reviewer of the promises has to hold in mind at once."""
+MAX_CORE_FUNCTION_LINES = 40
+"""Of a pure module, the guard or the door: what a reviewer of the promises has to hold in mind at once."""
 PURE = frozenset(runpy.run_path(str(ROOT / "scripts" / "pure_coverage.py"))["pure_modules"]())
 
 
@@ -41,8 +41,9 @@ def long_functions(path: Path, limit: int) -> Iterator[str]:
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_module_and_its_functions_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES, "give each noun its own module"
-    pure = path.relative_to(ROOT) in PURE
-    assert list(long_functions(path, MAX_PURE_FUNCTION_LINES if pure else MAX_FUNCTION_LINES)) == []
+    file = path.relative_to(ROOT)
+    core = file in PURE or file.parent == Path("licet/guard") or file == Path("sidecar/core.py")
+    assert list(long_functions(path, MAX_CORE_FUNCTION_LINES if core else MAX_FUNCTION_LINES)) == []
 
 
 def test_core_is_among_the_pure_modules_and_no_shell_is() -> None:
