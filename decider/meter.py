@@ -123,7 +123,9 @@ class HoldWatch:
                 continue  # past its end whatever people said: its answers need no reading
             found = tally(stored, await self._holds.answers(first.hold), bench)
             open_still = isinstance(found, Tally) and found.state is HoldState.OPEN
-            if open_still and not await self._holds.is_superseded(first.hold):
+            if not open_still or await self._holds.is_superseded(first.hold):
+                continue
+            if not await self._holds.is_executed(first.hold, bench.keys, now_ms):
                 waiting.append(max(0, now_ms - stored_ms))
         self._open.set(len(waiting))
         self._age.set(max(waiting, default=0) / 1000)

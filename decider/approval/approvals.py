@@ -126,10 +126,18 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         if not may_see(peer, first.hold.tenant, self._desks):
             return _no_hold()
         found = tally(stored, await self._holds.answers(first.hold), bench)
-        waits = isinstance(found, Tally) and found.state in {HoldState.OPEN, HoldState.LIFTED}
-        if isinstance(found, Tally) and waits and await self._holds.is_superseded(found.hold):
+        if isinstance(found, Tally) and await self._waits_no_more(found, bench):
             return replace(found, state=HoldState.SUPERSEDED)
         return found
+
+    async def _waits_no_more(self, found: Tally, bench: Bench) -> bool:
+        """Tell whether nobody needs to answer, though it ended in none of the ways that a hold has."""
+        if found.state not in {HoldState.OPEN, HoldState.LIFTED}:
+            return False
+        if await self._holds.is_superseded(found.hold):
+            return True
+        asks = found.state is HoldState.OPEN
+        return asks and await self._holds.is_executed(found.hold, bench.keys, bench.now_ms)
 
     async def _answer(self, signed: Signed, peer: str) -> Tally | Refusal:
         in_force = self._configuration.current

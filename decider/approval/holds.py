@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from decider.approval.roll import Roll, unix_ms
+from decider.decision.rounds import standing_of
+from licet.keys import KeySet
 from licet.spend import is_hex32
 from licet.statement import canonical, parse_signed
 from licet.streams import (
@@ -54,7 +56,7 @@ class Holds:
     """The holds of one environment."""
 
     def __init__(self, publisher: Publisher, environment: str) -> None:
-        self._publisher = publisher
+        self._publisher, self._environment = publisher, environment
         self._stream = stream_config(environment)
         self._reserve = Reserve(publisher.nc, self._stream)
         self._prefix = f"licet.config.{environment}.hold"
@@ -121,6 +123,23 @@ class Holds:
         """Tell whether the step was judged by another hold when it last was by any. Raises `StreamsError`."""
         asked = await self._read(self._asked(hold))
         return asked is not None and asked != hold.hold_id.encode()
+
+    async def is_executed(self, hold: Hold, keys: KeySet, now_ms: int) -> bool:
+        """Tell whether the hold's step has had its effect: nobody needs to answer. Raises `StreamsError`."""
+        tool = hold.audience.rpartition("/")[2]
+        try:
+            standing = await standing_of(
+                self._publisher.nc,
+                keys,
+                environment=self._environment,
+                tool=tool,
+                audience=hold.audience,
+                spend_id=hold.spend_id,
+                now_ms=now_ms,
+            )
+        except ValueError:  # of a tool or a step that there cannot be
+            return False
+        return standing.executed
 
     def _asked(self, hold: Hold) -> str:
         return f"{self._prefix}.{_token(hold.task_id)}.{_token(hold.spend_id)}.asked"

@@ -7,11 +7,13 @@ record that cannot be verified proves nothing: the step stays where it is, and t
 from dataclasses import dataclass
 from typing import Final
 
+from nats.aio.client import Client
+
 from licet.keys import KeySet
 from licet.refusal import Refusal
 from licet.spend import SpendRecord, read_spend_record
 from licet.statement import parse_signed
-from licet.streams import Connection, read_last, stream_spend, subject_spend
+from licet.streams import read_last, stream_spend, subject_spend
 from licet.v1.spend_pb2 import Outcome
 
 MAX_ROUNDS: Final = 16
@@ -22,7 +24,7 @@ NO_EFFECT: Final = frozenset({Outcome.OUTCOME_FAILED_NO_EFFECT, Outcome.OUTCOME_
 
 
 async def read_record(
-    nc: Connection,
+    nc: Client,
     keys: KeySet,
     *,
     environment: str,
@@ -61,7 +63,7 @@ class Standing:
 
 
 async def standing_of(
-    nc: Connection, keys: KeySet, *, environment: str, tool: str, audience: str, spend_id: str, now_ms: int
+    nc: Client, keys: KeySet, *, environment: str, tool: str, audience: str, spend_id: str, now_ms: int
 ) -> Standing:
     """Return where a step stands: its round is one after the last that provably had no effect.
 

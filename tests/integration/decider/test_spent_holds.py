@@ -3,7 +3,9 @@
 import pytest
 
 from licet.refusal import Reason
+from licet.v1.approvals_pb2 import HOLD_STATE_LIFTED, HOLD_STATE_SUPERSEDED
 from licet.v1.decision_pb2 import DECISION_TYPE_DENY
+from licet.v1.hold_pb2 import Hold
 from licet.v1.spend_pb2 import OUTCOME_EXECUTED, OUTCOME_FAILED_NO_EFFECT
 from tests.integration.decider.test_holds import desk_of, held
 from tests.integration.decider.test_rounds import outcome, write
@@ -48,9 +50,13 @@ async def test_a_hold_left_open_by_a_step_that_ran_waits_for_nobody_any_more(hou
     assert left.SerializeToString(deterministic=True) in {
         one.hold for one in await desk.holds(open_only=True)
     }
-    house.finance.orders["O1"] = before
     await write(house, permit, "outcome", outcome(house, permit, OUTCOME_EXECUTED))
+    states = [one.state for one in await desk.holds() if Hold.FromString(one.hold).spend_id == left.spend_id]
+    assert states.count(HOLD_STATE_SUPERSEDED) == 2, "the one that was lifted waits for nobody either"
+    house.finance.orders["O1"] = before
     assert await hears(house, "call-1") == SPENT
+    states = [one.state for one in await desk.holds() if Hold.FromString(one.hold).spend_id == left.spend_id]
+    assert sorted(states) == [HOLD_STATE_LIFTED, HOLD_STATE_SUPERSEDED]
     assert left.SerializeToString(deterministic=True) not in {
         one.hold for one in await desk.holds(open_only=True)
     }
