@@ -20,8 +20,9 @@ where one is wanted are none: what somebody wrote into a text can take a value a
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from decider.catalog.draft import guess_tier
@@ -34,7 +35,17 @@ from licet.v1 import decision_pb2
 from licet.v1.decision_pb2 import Constraint
 from licet.v1.statement_pb2 import Scalar
 from tests.conformance.agentdojo_facts import Facts
-from tests.conformance.agentdojo_words import DELETES, asks_for, dates_in, speaks_of, stem, stems_of
+from tests.conformance.agentdojo_words import (
+    DELETES,
+    asking,
+    asks_for,
+    dates_in,
+    makes,
+    speaks_of,
+    stem,
+    stems_of,
+    verb_of,
+)
 
 TARGETS = re.compile(
     r"^(recipients?|to|cc|bcc|users?|members?|participants|attendees|channel|room|group|url|link|website"
@@ -47,7 +58,14 @@ WHEN = re.compile(
 )
 """Fields that say when: such a field says not which thing a call makes or changes."""
 WHICH_DAY = re.compile(r"(^|_)(date|day|check_?(in|out)|pick_?up|drop_?off)$")
-BOOKS = frozenset({"reserve", "book", "rent", "hire", "create", "add", "schedule", "remember", "remind"})
+WHAT_TIME = re.compile(r"(^|_)(start_time|date_time|datetime)$")
+MAKES = frozenset({"create", "make", "new", "add", "schedule"})
+BOOKS = frozenset({"reserve", "book", "rent", "hire", "buy", "order"})
+QUARTERS = tuple(product(" T", range(24), range(0, 60, 15)))
+SAY_NOTHING = frozenset(
+    {"", "name", "title", "number", "code", "to", "of", "for", "from", "in", "at", "place"}
+)
+"""Words of fields that say nothing of what is named there."""
 VERBS_ALONE = frozenset(map(stem, ("reserve", "book", "rent")))
 """Who says these says what to do, and not to what: a reservation may be of anything."""
 TOKEN = re.compile(r"[^\s\"'“”‘’()<>\[\]{}]+")  # noqa: RUF001 - as people quote
@@ -79,8 +97,9 @@ class Tool:
         return f"/agentdojo.{self.suite}/{self.name}"
 
     @property
-    def words(self) -> frozenset[str]:
-        return frozenset(stem(word) for word in self.name.split("_")[1:])
+    def things(self) -> frozenset[str]:
+        """The words of its name after the verb."""
+        return frozenset(self.name.split("_")[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +194,30 @@ def directory(state: Any, short: frozenset[str]) -> frozenset[str]:
 
 def asked(tool: Tool, words: frozenset[str]) -> bool:
     """Say whether a prompt with these stems asks for a tool that changes something."""
-    return asks_for(words, tool.name.split("_")[0], frozenset(tool.name.split("_")[1:]))
+    return asks_for(words, verb_of(tool.name), tool.things)
+
+
+def asked_of(tools: Iterable[Tool], prompt: str) -> list[Tool]:
+    """Return the tools that a prompt may use: those that read, and those that it asks for.
+
+    Where a word may ask to make anything (`write`), and the prompt names a thing that one of the tools makes,
+    it asks for no tool whose thing it does not name.
+    """
+    verbs, words = asking(prompt), stems_of(prompt)
+    chosen = [tool for tool in tools if tool.tier <= 1 or asked(tool, verbs)]
+    vague = makes(verbs)
+    named = any(t.tier > 1 and asked(t, vague) and speaks_of(words, t.things) for t in chosen)
+    return [
+        tool
+        for tool in chosen
+        if tool.tier <= 1 or not named or asked(tool, verbs - vague) or speaks_of(words, tool.things)
+    ]
 
 
 def told_what(tool: Tool, words: frozenset[str], found: frozenset[str]) -> bool:
     """Say whether a tool that deletes is told what: by a word for it, or by the record that is `found`."""
     deletes = tool.tier >= 5 and tool.name.split("_")[0] in DELETES
-    return not deletes or bool(found) or speaks_of(words, frozenset(tool.name.split("_")[1:]))
+    return not deletes or bool(found) or speaks_of(words, tool.things)
 
 
 def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
@@ -192,6 +228,10 @@ def bound_fields(tool: Tool) -> Iterator[tuple[str, bool]]:
         return
     yield from ((name, True) for name in targets)
     if targets and not tool.required.isdisjoint(targets):
+        made = [
+            name for name in ("title", "filename") if name in tool.required and verb_of(tool.name) in MAKES
+        ]
+        yield from ((name, False) for name in made)
         return
     named = [name for name in tool.fields if name not in targets and _names_it(tool, name, targets)]
     named = [name for name in named if not WHEN.search(name)] or named
@@ -211,8 +251,8 @@ def _names_it(tool: Tool, name: str, targets: list[str]) -> bool:
 
 def _known(tool: Tool, field: str, facts: Facts, prompt: str) -> frozenset[str]:
     """Return what a field may say of the one record that a prompt speaks of, or wants as the first."""
-    own = frozenset(re.sub(r"_?ids?_?$", "", field).split("_")) - {"", "name", "title", "number", "code"}
-    things = frozenset(tool.name.split("_")[1:])
+    own = frozenset(re.sub(r"_?ids?_?$", "", field).split("_")) - SAY_NOTHING
+    things = tool.things
     refers, words = bool(REFERENCES.search(field)), stems_of(prompt) - VERBS_ALONE
     spoken = speaks_of(words, own | things)
     known = (facts.reference(prompt, own) or facts.reference(prompt, things)) if refers else frozenset()
@@ -224,12 +264,17 @@ def _known(tool: Tool, field: str, facts: Facts, prompt: str) -> frozenset[str]:
 def _days(tool: Tool, prompt: str) -> dict[str, frozenset[str]]:
     """Bind the days of what is booked to those of the prompt, where it says as many as the tool asks for.
 
-    Else a text could have the hotel that the user wants booked for another month.
+    Else a text could have the hotel that the user wants booked for another month. A time of such a day is any
+    quarter of an hour, as ISO 8601 or a person writes it.
     """
     count, dates = dates_in(prompt)
-    fields = [name for name in tool.fields if WHICH_DAY.search(name) and name in tool.required]
-    books = tool.name.split("_")[0] in BOOKS
-    return dict.fromkeys(fields, dates) if books and fields and count >= len(fields) else {}
+    days = [name for name in tool.fields if WHICH_DAY.search(name) and name in tool.required]
+    times = [name for name in tool.fields if WHAT_TIME.search(name) and name in tool.required]
+    if verb_of(tool.name) not in BOOKS or count < len([*days, *times]):
+        return {}
+    at = {f"{date}{sep}{hour:02d}:{minute:02d}" for date in dates for sep, hour, minute in QUARTERS}
+    timed = frozenset(dates | at | {f"{time}:00" for time in at}) if times else dates
+    return dict.fromkeys(days, dates) | dict.fromkeys(times, timed)
 
 
 def grant(prompt: str, tools: Mapping[str, Tool], state: Any, *, now_ms: int) -> Grant:
@@ -240,9 +285,7 @@ def grant(prompt: str, tools: Mapping[str, Tool], state: Any, *, now_ms: int) ->
     sourced = facts.sourced(prompt, named)
     whom = short | directory(state, short) | people | sourced
     chosen, values = [], {}
-    for tool in tools.values():
-        if tool.tier > 1 and not asked(tool, words):
-            continue
+    for tool in asked_of(tools.values(), prompt):
         bound = dict(bound_fields(tool))
         known = {
             name: frozenset() if goes else _known(tool, name, facts, prompt) for name, goes in bound.items()

@@ -19,7 +19,7 @@ from tests.conformance.agentdojo_words import named_by, singular, stem
 EMAIL = re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+")
 WORD = re.compile(r"[A-Za-z]+")
 CAPITALISED = re.compile(r"\b[A-Z][a-z]{2,}\b")
-INSIDE = re.compile(r"(?<=[\w,;] )[A-Z][a-z]{2,}\b")
+INSIDE = re.compile(r"(?:(?<=[\w,;] )|(?<=\b[DM][rs]\. ))[A-Z][a-z]{2,}\b")
 ANYBODY = frozenset(
     [
         "january",
@@ -57,14 +57,14 @@ SIZE, TIME = (
 )
 MOST = {
     **dict.fromkeys(("best", "top"), RATING),
-    **dict.fromkeys(("largest", "biggest", "longest"), SIZE),
+    **dict.fromkeys(("largest", "biggest"), SIZE),
     **dict.fromkeys(("latest", "newest"), TIME),
     **dict.fromkeys(("highest", "most"), frozenset[str]()),
     "priciest": PRICE,
 }
 LEAST = {
     "worst": RATING,
-    **dict.fromkeys(("smallest", "shortest"), SIZE),
+    **dict.fromkeys(("smallest",), SIZE),
     **dict.fromkeys(("earliest", "oldest", "soonest"), TIME),
     **dict.fromkeys(("lowest", "least", "fewest"), frozenset[str]()),
     "cheapest": PRICE,
@@ -75,6 +75,9 @@ RELATION = re.compile(r"\b(?:my|our) (\w+)\b")
 EVERYONE = re.compile(r"\b(?:everyone|everybody|participants|attendees|invitees|guests)\b", re.IGNORECASE)
 ANSWERED = re.compile(r"\b(?:reply|answer|respond|write back|thank)\b", re.IGNORECASE)
 """Who asks for an answer to a letter asks to write to its sender; who only names the letter does not."""
+MEANT = re.compile(r"(?i:\b(?:my|our|the|this|that|his|her|their)|'s)(?=((?: [\w-]+){1,3}))")
+"""What follows a word that says that a thing is meant."""
+GOOD_PRICE = re.compile(r"\bbest[- ](?:priced?|value|deal|offer)\b", re.IGNORECASE)
 GIVEN_BACK = re.compile(r"\b(?:refund|repay|reimburse|send back|give back|pay back|return)\b", re.IGNORECASE)
 AMOUNT = re.compile(r"\d{1,9}\.\d\d\b")
 NUMBER = re.compile(r"\d{1,9}(\.\d{1,4})?")
@@ -185,6 +188,8 @@ class Facts:
             for name in record.names if len(whose) == 1 else ():
                 if name in record.called or (ANSWERED.search(prompt) and not EMAIL.search(name)):
                     told[name.lower()] |= whose
+                for word in CAPITALISED.findall(name) if name in record.called else ():
+                    told[word.lower()] |= whose
         low, said = prompt.lower(), {word.lower() for word in CAPITALISED.findall(prompt)}
         inside = {word.lower() for word in INSIDE.findall(prompt)} - ANYBODY
         whole = (said & told.keys()) | (inside & written.keys())
@@ -239,8 +244,21 @@ class Facts:
                     stem(w) for text in record.names for w in WORD.findall(text) if len(w) >= LEAST_NAME
                 }
                 score[record.id] = 2 * titles + days + parties, len(words & shared)
+        score = score or self._alike(prompt, kind)
         best = [name for name, points in score.items() if points == max(score.values())]
         return frozenset(best) if len(best) == 1 else frozenset()
+
+    def _alike(self, prompt: str, kind: frozenset[str]) -> dict[str, tuple[int, int]]:
+        """Return the records of a kind of whose title a prompt has half of the words: `my photos`."""
+        words = {stem(word) for near in MEANT.findall(prompt) for word in WORD.findall(near)}
+        found: dict[str, tuple[int, int]] = {}
+        for record in self.of_kind(kind):
+            for text in record.names:
+                title = {stem(word) for word in WORD.findall(text) if len(word) >= LEAST_NAME}
+                shared = len(title & words)
+                if record.id and shared and 2 * shared >= len(title) and not EMAIL.search(text):
+                    found[record.id] = max(found.get(record.id, (0, 0)), (0, shared))
+        return found
 
     def picked(self, prompt: str, kind: frozenset[str], field: str) -> frozenset[str]:
         """Return what the one record of a kind that the prompt describes says in a field, without one its id.
@@ -248,6 +266,7 @@ class Facts:
         Of the records of which the prompt names most fields (the town, the kitchen): the one, or the first by
         a number that it keeps in a field of its own, if the prompt wants the first. No text becomes either.
         """
+        prompt = GOOD_PRICE.sub("cheapest", prompt)
         words, low = (
             {word.lower() for word in WORD.findall(prompt)},
             f" {' '.join(WORD.findall(prompt.lower()))} ",

@@ -1,7 +1,6 @@
 """Words that ask for the same, and words for the same thing: English as people and tools' authors use it."""
 
 import re
-from collections.abc import Iterator
 
 _TELL = (
     "send pay refund transfer give return message dm write post tell notify forward email mail reply answer"
@@ -23,7 +22,6 @@ MEANINGS = (
     ("append extend", "append extend add write insert put include"),
     ("create make new remember remind draft write save", _MAKE),
     ("delete remove cancel drop erase trash discard", "delete remove cancel erase clear drop trash discard"),
-    ("cancel", "call"),
     ("reserve book rent hire", "reserve book reservation rent stay hire"),
     ("buy order purchase", "buy order purchase book get"),
     ("book", "buy order"),
@@ -56,14 +54,47 @@ MEANT_BY = {
     for verbs, _ in MEANINGS
     for verb in verbs.split()
 }
-_ENTRIES = frozenset(
+_ENTRIES = frozenset({"calendar"}) | frozenset(
     {"event", "meeting", "appointment", "reminder", "task", "todo", "note", "entry", "contact"}
 )
 """Things that are made by adding them: a meeting. Who is added to a channel is not made."""
+_LETTERS = frozenset({"mail", "email", "message", "letter", "sms"})
+_DONE_BY = {
+    "booking": "book",
+    "reservation": "reserve",
+    "rental": "rent",
+    "order": "order",
+    "purchase": "buy",
+    "payment": "pay",
+    "transfer": "transfer",
+}
+"""What is done by making a thing: `make_table_booking` books."""
+_MADE = "|".join(_DONE_BY)
+_A_THING = re.compile(
+    rf"\b(?:my|our|the|this|that|an?|any|existing)\s+(?:\w+\s+)?(?:{_MADE}|stay)s?\b", re.IGNORECASE
+)
+"""A booking that is spoken of, which asks for none: `cancel my booking`."""
+_NOUNS = "e-?mail|mail|message|post|note|call|text|reminder|plan|answer|reply|invite"
+_A_LETTER = re.compile(
+    rf"\b(?:the|this|that|my|our|his|her|their|last|latest|unread|spam)\s+(?:\w+\s+){{0,2}}?(?:{_NOUNS})\b"
+    rf"|\b(?:{_NOUNS}|{_MADE})s\b",
+    re.IGNORECASE,
+)
+"""A letter that is spoken of, which asks to write none: `delete the spam mail`. Nobody is told to `mails`."""
+_QUOTED = re.compile(r"(?<!\w)(['\"“‘])[^'\"”’]{2,80}['\"”’](?!\w)")  # noqa: RUF001 - as people quote
+"""What a thing is called, not what is to be done."""
+_CALLED = re.compile(r"\b(?:called|named|titled)\b", re.IGNORECASE)
+_FILE = re.compile(
+    r"\b[\w-]+\.(?:txt|md|docx?|xlsx?|pptx?|pdf|csv|png|jpe?g|zip|json|html?)\b", re.IGNORECASE
+)
+_MAKES = re.compile(
+    rf"\b(?:make|place|need|want|arrange)\s+(?:me\s+)?(?:an?|another)\s+(?:\w+\s+)?({_MADE})\b", re.IGNORECASE
+)
 _HANDED = frozenset({"send", "give", "forward", "invite", "pass"})
 """Ways to say that somebody gets access, to a thing that is said."""
 _PHRASES = (
     (re.compile(r"\bget rid of\b|\bthrow (?:\w+ )?(?:out|away)\b", re.IGNORECASE), "delete"),
+    (re.compile(r"\bdrop [\w. ]{2,40} a (?:line|note|message)\b", re.IGNORECASE), "write"),
     (re.compile(r"\btake (?:it|this|that|them) (?:out|off)\b|\bcall(?:ed)? off\b", re.IGNORECASE), "cancel"),
 )
 THINGS = (
@@ -142,10 +173,27 @@ def speaks_of(words: frozenset[str], things: frozenset[str]) -> bool:
     return not words.isdisjoint(stem(word) for thing in things for word in named_by(singular(thing)))
 
 
+def verb_of(name: str) -> str:
+    """Return the verb of a tool's name: its first word, or what is done by making its last."""
+    words = name.split("_")
+    made = words[0] in {"make", "create", "add", "place", "new"}
+    return _DONE_BY.get(words[-1], words[0]) if made else words[0]
+
+
 def stems_of(prompt: str) -> frozenset[str]:
-    """Return the stems of a prompt's words, and of what its phrases mean; an address asks for nothing."""
-    spoken = re.sub(r"\S*(?:@|://|www\.)\S*", " ", prompt)
-    return frozenset(stem(word) for word in (*re.findall(r"[A-Za-z]+", spoken), *_meant(prompt)))
+    """Return the stems of a prompt's words; an address says nothing."""
+    prompt = _CALLED.sub(" ", prompt)
+    spoken = _FILE.sub(" file ", re.sub(r"\S*(?:@|://|www\.)\S*", " ", prompt))
+    return frozenset(stem(word) for word in re.findall(r"[A-Za-z]+", spoken))
+
+
+def asking(prompt: str) -> frozenset[str]:
+    """Return the stems of what a prompt may ask for: without the bookings that it only speaks of."""
+    made = (_DONE_BY[thing.lower()] for thing in _MAKES.findall(prompt))
+    prompt = _A_LETTER.sub(" ", _A_THING.sub(" ", _QUOTED.sub(" ", prompt)))
+    for phrase, meaning in _PHRASES:
+        prompt = phrase.sub(meaning, prompt)
+    return stems_of(prompt) | {stem(word) for word in made}
 
 
 def singular(word: str) -> str:
@@ -154,15 +202,18 @@ def singular(word: str) -> str:
     return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
 
 
+def makes(verbs: frozenset[str]) -> frozenset[str]:
+    """Return those of a prompt's stems that may ask to make anything: `write`."""
+    return verbs & {stem(word) for word in _MAKE.split()}
+
+
 def asks_for(words: frozenset[str], verb: str, things: frozenset[str]) -> bool:
     """Say whether a prompt with these stems says what a tool's verb means, done to such things."""
     meant = MEANT_BY.get(verb, frozenset({verb}))
     if verb in {"add", "insert", "set", "put"} and not things.isdisjoint(_ENTRIES):
         meant |= frozenset(_MAKE.split())
+    if verb in {"write", "create", "draft", "make"} and not things.isdisjoint(_LETTERS):
+        meant |= frozenset(_TELL.split())
     if verb in {"share", "grant"} and speaks_of(words, things):
         meant |= _HANDED
     return not words.isdisjoint(stem(word) for word in meant)
-
-
-def _meant(prompt: str) -> Iterator[str]:
-    yield from (meaning for phrase, meaning in _PHRASES if phrase.search(prompt))

@@ -4,9 +4,13 @@ Nothing of AgentDojo's is in them. Tools are `name: fields | description`, a fie
 `[]` a list, with `#` a whole number.
 """
 
+from tests.conformance.own_suites_of_a_fjord import FJORD
+from tests.conformance.own_suites_of_a_publisher import PUBLISHER
 from tests.conformance.own_suites_of_a_studio import STUDIO
+from tests.conformance.own_suites_of_an_office_day import DESK
 from tests.conformance.own_suites_of_holidays import HOLIDAY
 from tests.conformance.own_suites_of_journeys import JOURNEY
+from tests.conformance.own_suites_of_the_seaside import SEASIDE
 from tests.conformance.own_suites_of_things import CODE, HOME, Made
 from tests.conformance.own_suites_of_work import WORK
 
@@ -336,4 +340,8 @@ OWN = {
     "journey": JOURNEY,
     "studio": STUDIO,
     "holiday": HOLIDAY,
+    "office day": DESK,
+    "seaside": SEASIDE,
+    "publisher": PUBLISHER,
+    "fjord": FJORD,
 }

@@ -1,4 +1,4 @@
-"""A suite of our own: a studio. Measured once before the generator was touched again; see `own_suites`."""
+"""A suite of our own: a studio; see `own_suites`."""
 
 from tests.conformance.own_suites_of_things import Made
 

@@ -1,4 +1,4 @@
-"""A suite of our own: a holiday. Measured once before the generator was touched again; see `own_suites`."""
+"""A suite of our own: a holiday; see `own_suites`."""
 
 from tests.conformance.own_suites_of_things import Made
 
