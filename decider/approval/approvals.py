@@ -84,16 +84,16 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         self, request: approvals_pb2.ListHoldsRequest, context: Context
     ) -> approvals_pb2.ListHoldsResponse:
         """Return the holds, newest first."""
-        listed: list[Tally | Refusal] = await self._guarded(context, request, self._all)
+        listed: list[Tally | Refusal] = await self._guarded(
+            context, request, lambda peer: self._all(peer, open_only=request.open_only)
+        )
         shown = [one for one in listed if isinstance(one, Tally)]
         return approvals_pb2.ListHoldsResponse(
             holds=[status_of(one) for one in shown if not request.open_only or one.state is HoldState.OPEN]
         )
 
-    async def _all(self, peer: str) -> list[Tally | Refusal]:
-        listed = await self._holds.listed()
-        self._owe(peer, len(listed) * HOLD_COST)
-        return [await self._tally(stored, peer) for stored in listed]
+    async def _all(self, peer: str, *, open_only: bool) -> list[Tally | Refusal]:
+        return [await self._tally(stored, peer, open_only=open_only) for stored in await self._holds.listed()]
 
     async def GetHold(  # noqa: N802 - the name of the RPC
         self, request: approvals_pb2.GetHoldRequest, context: Context
@@ -115,7 +115,10 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         stored = await self._holds.find(hold_id)
         return await self._tally(stored, peer, hold_id) if stored is not None else _no_hold()
 
-    async def _tally(self, stored: bytes, peer: str, hold_id: str | None = None) -> Tally | Refusal:
+    async def _tally(
+        self, stored: bytes, peer: str, hold_id: str | None = None, *, open_only: bool = False
+    ) -> Tally | Refusal:
+        """Return how a hold stands; `open_only`: past its end without a look at its answers."""
         in_force = self._configuration.current
         if in_force is None:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
@@ -125,6 +128,9 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
             return first
         if not may_see(peer, first.hold.tenant, self._desks):
             return _no_hold()
+        if open_only and first.state is not HoldState.OPEN:
+            return first
+        self._owe(peer, HOLD_COST)
         found = tally(stored, await self._holds.answers(first.hold), bench)
         if isinstance(found, Tally) and await self._waits_no_more(found, bench):
             return replace(found, state=HoldState.SUPERSEDED)
