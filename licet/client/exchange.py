@@ -24,6 +24,7 @@ from licet.v1.decision_pb2 import (
     DECISION_TYPE_DENY,
     DECISION_TYPE_HOLD,
     DECISION_TYPE_MODIFY,
+    Codec,
     Decision,
 )
 
@@ -78,13 +79,15 @@ class Step:
     user_token: UserToken = field(default="", repr=False)
     empty_in_a_row: int = 0
     """How many calls of the method brought nothing lately: the loop breaker's only way to know."""
+    codec: Codec.ValueType = CODEC_PROTOBUF
+    """How `body` is written: CODEC_JSON_MCP for an MCP tool, whose arguments are a JSON object."""
 
     def request(self) -> decider_pb2.DecideRequest:
         """Return the question to the decider."""
         return decider_pb2.DecideRequest(
             method=self.method,
             request=self.body,
-            codec=CODEC_PROTOBUF,
+            codec=self.codec,
             task_id=self.task,
             call_id=self.call_id,
             audience=self.audience,
