@@ -22,7 +22,7 @@ MEANINGS = (
     ("append extend", "append extend add write insert put include"),
     ("create make new remember remind draft write save", _MAKE),
     ("delete remove cancel drop erase trash discard", "delete remove cancel erase clear drop trash discard"),
-    ("reserve book rent hire", "reserve book reservation rent stay hire"),
+    ("reserve book rent hire", "reserve book reservation rent stay hire arrange organise organize"),
     ("buy order purchase", "buy order purchase book get"),
     ("book", "buy order"),
     ("post publish", "post write publish send reply share"),
@@ -140,8 +140,30 @@ _DATES = (
 _ANY_YEAR = range(2020, 2040)
 
 
+_TO = r"\s?(?:to|until|till|-|–)\s?(?:the )?"
+_RANGES = (
+    (re.compile(rf"\b(?P<first>[0-3]?\d)(?:st|nd|rd|th)?{_TO}{_DAY} (?:of )?{_MONTH}{_YEAR}", re.IGNORECASE)),
+    (
+        re.compile(
+            rf"\b{_MONTH} (?P<first>[0-3]?\d)(?:st|nd|rd|th)?{_TO}{_DAY}{_YEAR}(?!\s*[:h])", re.IGNORECASE
+        )
+    ),
+)
+
+
+def _spelt_out(prompt: str) -> str:
+    """Write both days of a range whole: `2 to 5 April 2035`."""
+    for dates in _RANGES:
+        prompt = dates.sub(
+            lambda m: " and ".join(f"{day} {m['month']} {m['year'] or ''}" for day in (m["first"], m["day"])),
+            prompt,
+        )
+    return prompt
+
+
 def dates_in(prompt: str) -> tuple[int, frozenset[str]]:
     """Return how many whole dates a prompt says, and ISO 8601 for them: in any year if it says none."""
+    prompt = _spelt_out(prompt)
     written = set(re.findall(r"\b20\d\d-\d\d-\d\d\b", prompt))
     days = {
         (m["month"][:3].lower(), int(m["day"]), m["year"]) for date in _DATES for m in date.finditer(prompt)
