@@ -82,13 +82,17 @@ async def check_beacon(settings: DoctorSettings) -> tuple[Finding, Finding]:
     finally:
         if relay is not None:
             await relay.close()
-    return judge_beacon(first, second, now_ms=wall_ms())
+    return judge_beacon(first, second, now_ms=wall_ms(), generation=settings.generation)
 
 
 def judge_beacon(
-    first: beacon_pb2.Beacon, second: beacon_pb2.Beacon, *, now_ms: int
+    first: beacon_pb2.Beacon, second: beacon_pb2.Beacon, *, now_ms: int, generation: int = 0
 ) -> tuple[Finding, Finding]:
-    """Return what two beacons, 1.5 s apart, say of the decider and of its clock."""
+    """Return what two beacons, 1.5 s apart, say of the decider and of its clock.
+
+    `generation` is the one that a door's key is of, 0 for who is no door: a door of another one refuses every
+    call with GENERATION_SUPERSEDED, however well all else is.
+    """
     age_ms = now_ms - second.issued_at_ms
     unclear = Finding("clock", skipped("clock").state, "no fresh beacon to compare with")
     if second.issued_at_ms <= first.issued_at_ms:
@@ -104,6 +108,15 @@ def judge_beacon(
         )
     if not second.store_safe:
         return problem("beacon", "it says that the spend store is not safe", "`licet streams check`"), clock
+    if generation and generation != second.generation:
+        other = problem(
+            "beacon",
+            f"generation {second.generation} is in force, this door's key is of {generation}: no call passes",
+            f"`licet keys generation {second.generation}`, then the tool's Secret and `generation` of its chart"
+            if generation < second.generation
+            else f"`licet policy generation --to {generation}`, where a restore is under way",
+        )
+        return other, clock
     return ok("beacon", f"bundle {second.bundle_version}, generation {second.generation}"), clock
 
 

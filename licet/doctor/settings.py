@@ -21,6 +21,7 @@ class DoctorSettings(BaseSettings):
     trust_domain: str = Field(default=TRUST_DOMAIN_DEV, description="SPIFFE trust domain")
     dev_identity: bool = Field(default=False, description="development identities on loopback")
     tool: str = Field(default="", description="the tool behind the door")
+    generation: int = Field(default=0, ge=0, description="generation that the door's key is of; 0: no door")
 
     keys_dir: Path | None = Field(default=None, description="directory of key files")
     root_key_file: Path | None = Field(default=None, description="public root key")

@@ -257,6 +257,18 @@ def test_an_unsafe_store_is_named() -> None:
     assert [one.state for one in found] == [State.PROBLEM, State.OK]
 
 
+@pytest.mark.parametrize(
+    ("ours", "state"), [(1, State.PROBLEM), (2, State.OK), (3, State.PROBLEM), (0, State.OK)]
+)
+def test_a_door_of_another_generation_is_named(ours: int, state: State) -> None:
+    """All was said to be well while the door refused every call."""
+    now, then = beacon(NOW_MS - 500), beacon(NOW_MS - 2_000)
+    now.generation = 2
+    found, clock = judge_beacon(then, now, now_ms=NOW_MS, generation=ours)
+    assert (found.state, clock.state) == (state, State.OK)
+    assert state is State.OK or f"of {ours}" in found.says
+
+
 def test_nothing_told_means_nothing_looked_at(tmp_path: Path) -> None:
     checks = (check_keys(told(), now_ms=NOW_MS), check_certificates(told()), check_socket(told()))
     assert {one.state for one in (*checks, check_spool(told()), check_another_way(told()))} == {State.SKIPPED}
