@@ -112,7 +112,7 @@ def judge_beacon(
         other = problem(
             "beacon",
             f"generation {second.generation} is in force, this door's key is of {generation}: no call passes",
-            f"`licet keys generation {second.generation}`, then the tool's Secret and `generation` of its chart"
+            f"`licet keys generation {second.generation}`, then the tool's Secret, and its chart"
             if generation < second.generation
             else f"`licet policy generation --to {generation}`, where a restore is under way",
         )
