@@ -339,6 +339,27 @@ def test_no_secret_is_made_by_a_template(helm: Helm) -> None:
         assert not [one for one in yaml.safe_load_all(first) if one and one["kind"] == "Secret"]
 
 
+@pytest.mark.parametrize(
+    ("more", "memory"),
+    [
+        ((), ("96Mi", "256Mi")),
+        (("licet-sidecar.workers=3",), ("288Mi", "640Mi")),
+        (("licet-sidecar.workers=3", "licet-sidecar.resources.limits.memory=1Gi"), ("288Mi", "1Gi")),
+    ],
+)
+def test_a_doors_memory_goes_by_its_workers(
+    helm: Helm, more: tuple[str, ...], memory: tuple[str, str]
+) -> None:
+    """Two workers and their parent at rest were more than the one limit that there was."""
+    options = [word for one in more for word in ("--set", one)]
+    [pod] = [one for one in helm.render("refund-example", *options) if one["kind"] == "Deployment"]
+    [door] = [
+        one for one in pod["spec"]["template"]["spec"]["initContainers"] if one["name"] == "licet-sidecar"
+    ]
+    assert (door["resources"]["requests"]["memory"], door["resources"]["limits"]["memory"]) == memory
+    assert door["resources"]["requests"]["cpu"] == "250m"
+
+
 @pytest.mark.parametrize("chart", ["licet", "refund-example"])
 def test_the_render_is_the_golden_one(helm: Helm, chart: str) -> None:
     """Whoever changes what is installed sees it here, and in review."""

@@ -25,6 +25,15 @@ topologySpreadConstraints:
   {{- end }}
 {{- end -}}
 
+{{/* Requests and limits of the door; takes its values. What is not said of memory goes by the number of workers. */}}
+{{- define "licet-sidecar.resources" -}}
+{{- $more := sub (int .workers) 1 | int -}}
+{{- $requests := dict "memory" (printf "%dMi" (add 96 (mul 96 $more))) -}}
+{{- $limits := dict "memory" (printf "%dMi" (add 256 (mul 192 $more))) -}}
+{{- $said := .resources -}}
+{{- toYaml (dict "requests" (mergeOverwrite $requests ($said.requests | default dict)) "limits" (mergeOverwrite $limits ($said.limits | default dict))) -}}
+{{- end -}}
+
 {{/* The sidecar: an item of the pod's initContainers. */}}
 {{- define "licet-sidecar.container" -}}
 {{- $v := include "licet-sidecar.values" . | fromJson -}}
@@ -88,7 +97,7 @@ topologySpreadConstraints:
       exec:
         command: [python, "-c", "import os, time; time.sleep({{ $v.preStopSeconds }}); os.kill(1, 15)"]
   resources:
-    {{- toYaml $v.resources | nindent 4 }}
+    {{- include "licet-sidecar.resources" $v | nindent 4 }}
   securityContext:
     runAsUser: {{ int $v.users.sidecar }}
     runAsNonRoot: true
