@@ -162,10 +162,12 @@ class Metrics:
 
     def serve(self, listen: str, registry: Any) -> None:
         """Answer Prometheus at `host:port`, port 0 for a free one; raises OSError where that is taken."""
-        from prometheus_client import start_http_server
+        from prometheus_client import make_wsgi_app
+
+        from licet.scrape_server import serve
 
         host, _, port = listen.rpartition(":")
-        self._server, _ = start_http_server(int(port), host.strip("[]"), registry)
+        self._server = serve(host.strip("[]"), int(port), make_wsgi_app(registry))
         self.port = int(self._server.server_port)
 
     def shutdown(self) -> None:

@@ -13,6 +13,9 @@ from typing import Final
 MAX_REQUEST_BYTES: Final = 2_048
 REQUEST_TIMEOUT_S: Final = 2.0
 
+MAX_PROBES: Final = 1_000
+"""Connections at once; more are closed: calls need three quarters of the descriptors."""
+
 _TEXTS: Final = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
 
 
@@ -26,6 +29,7 @@ class HealthServer:
     def __init__(self, reasons: Callable[[], Mapping[str, str]]) -> None:
         self._reasons = reasons
         self._server: asyncio.Server | None = None
+        self._open = 0
 
     async def start(self, host: str, port: int, *, shared: bool = False) -> int:
         """Listen, beside other processes when `shared`; return the port."""
@@ -41,6 +45,16 @@ class HealthServer:
             self._server.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._open >= MAX_PROBES:
+            writer.close()
+            return
+        self._open += 1
+        try:
+            await self._probed(reader, writer)
+        finally:
+            self._open -= 1
+
+    async def _probed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")

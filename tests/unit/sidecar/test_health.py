@@ -46,3 +46,20 @@ async def test_a_probe_that_sends_too_much_gets_no_answer() -> None:
     port = await server.start("127.0.0.1", 0)
     assert (await get(port, b"GET /live HTTP/1.1\r\nx: " + b"a" * 10_000))[0] == b""
     await server.stop()
+
+
+@pytest.mark.asyncio
+async def test_silent_connections_leave_descriptors_for_calls_and_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sidecar.health.MAX_PROBES", 2)
+    server = HealthServer(dict)
+    port = await server.start("127.0.0.1", 0)
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+    reads = await asyncio.gather(*(reader.read() for reader, _ in silent))  # each is closed by the door
+    assert reads == [b""] * 4
+    head, _ = await get(port, b"GET /live HTTP/1.1\r\n\r\n")
+    assert b"200" in head
+    for _, writer in silent:
+        writer.close()
+    await server.stop()
