@@ -10,15 +10,16 @@ A row on the wire is a protobuf message: the fields of Event under their numbers
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
+from audit.store.batch import Read, read_events, varint
 from audit.store.record import read_ledger, read_spend
 from audit.store.stored import House, Stored, Unreadable
 from licet.event import EVENT_VERSION, EventKind
@@ -130,6 +131,23 @@ _WIRE_TYPES: Final = {"fixed64": 1, "sfixed64": 1, "bytes": 2}
 _NUMBERS: Final = struct.Struct("<2sQ2sq2s")
 
 
+class Head(NamedTuple):
+    """Which event a message of a journal is: its id, who says it, in which run, and its number there."""
+
+    event_id: str
+    source: str
+    stream: str
+    seq: int
+
+
+def read_heads(messages: Sequence[Stored], house: House) -> list[Head | Unreadable]:
+    """Return what each message of a journals' stream is, or why it can be no row."""
+    return [
+        _read_event(message.subject, event, house)
+        for message, event in zip(messages, read_events(messages), strict=True)
+    ]
+
+
 def row(message: Stored, house: House, batch: int, *, repeated: bool = False) -> bytes:
     """Return the row of `message`, length-prefixed; `batch` is the first sequence of its insert.
 
@@ -138,10 +156,23 @@ def row(message: Stored, house: House, batch: int, *, repeated: bool = False) ->
     return b"".join(row_parts(message, house, batch, repeated=repeated))
 
 
-def row_parts(message: Stored, house: House, batch: int, *, repeated: bool = False) -> tuple[bytes, ...]:
-    """Return the row of `message` in parts, so that a batch is put together once."""
-    fields, signature = _fields(message, house, repeated=repeated)
-    body = fields if isinstance(fields, bytes) else fields.SerializeToString(deterministic=True)
+def row_parts(
+    message: Stored,
+    house: House,
+    batch: int,
+    *,
+    repeated: bool = False,
+    head: Head | Unreadable | None = None,
+) -> tuple[bytes, ...]:
+    """Return the row of `message` in parts, so that a batch is put together once.
+
+    `head`: what `read_heads` says of it, where a journal's message was read already.
+    """
+    if head.__class__ is Head and not repeated:
+        body, signature = message.data, ""
+    else:
+        fields, signature = _fields(message, house, repeated=repeated, head=head)
+        body = fields if isinstance(fields, bytes) else fields.SerializeToString(deterministic=True)
     place = _place(message.stream, message.subject, batch)
     numbers = _NUMBERS.pack(_SEQ_TAG, message.seq, _TIME_TAG, message.time_us, _EVENT_TAG)
     size = varint(len(message.data))
@@ -182,8 +213,10 @@ def read_columns(message: Stored, house: House, *, repeated: bool) -> dict[str, 
     }
 
 
-def _fields(message: Stored, house: House, *, repeated: bool) -> tuple[bytes | Event, str]:
-    fields, signature = _read(message, house)
+def _fields(
+    message: Stored, house: House, *, repeated: bool, head: Head | Unreadable | None = None
+) -> tuple[bytes | Event, str]:
+    fields, signature = _read(message, house, head)
     if isinstance(fields, Unreadable):
         unreadable = Event(
             event_id=sha256(message.data).hexdigest(),
@@ -195,47 +228,56 @@ def _fields(message: Stored, house: House, *, repeated: bool) -> tuple[bytes | E
         )
         return unreadable, signature
     if repeated and isinstance(fields, bytes):
-        event = Event.FromString(fields)
+        first = Event.FromString(fields)
         again = Event(
-            event_id=event.event_id,
-            source=event.source,
-            stream=event.stream,
-            seq=event.seq,
-            prev_hash=event.prev_hash,
-            time_us=event.time_us,
-            environment=event.environment,
+            event_id=first.event_id,
+            source=first.source,
+            stream=first.stream,
+            seq=first.seq,
+            prev_hash=first.prev_hash,
+            time_us=first.time_us,
+            environment=first.environment,
             kind=REPEATED,
         )
         return again, signature
     return fields, signature
 
 
-def _read(message: Stored, house: House) -> tuple[bytes | Event | Unreadable, str]:
+def _read(
+    message: Stored, house: House, head: Head | Unreadable | None
+) -> tuple[bytes | Event | Unreadable, str]:
     parts = message.subject.split(".")
-    if len(parts) < 5 or parts[0] != "licet" or parts[2] != house.environment:
-        return Unreadable("SUBJECT_UNKNOWN", message.subject), ""
-    match parts[1]:
-        case "audit":
-            return _read_event(message, parts[3], parts[4], house), ""
-        case "spend":
+    if len(parts) >= 5 and parts[0] == "licet" and parts[2] == house.environment:
+        if parts[1] == "spend":
             return read_spend(message, parts, house)
-        case "ledger":
+        if parts[1] == "ledger":
             return read_ledger(message, parts[3], house), ""
-        case _:
-            return Unreadable("SUBJECT_UNKNOWN", message.subject), ""
+    read = head or _read_event(message.subject, strict_parse(Event, message.data), house)
+    return (message.data if isinstance(read, Head) else read), ""
 
 
-def _read_event(message: Stored, process: str, name: str, house: House) -> bytes | Unreadable:
-    event = strict_parse(Event, message.data)
+def _read_event(subject: str, event: Read, house: House) -> Head | Unreadable:
+    speaker = _speaker(subject, house.environment)
+    if speaker is None:
+        return Unreadable("SUBJECT_UNKNOWN", subject)
     if isinstance(event, Refusal):
         reason = "UNKNOWN_FIELD" if event.reason.endswith("UNKNOWN_FIELD") else "MALFORMED"
         return Unreadable(reason, event.detail)
-    problem = _problem(event, process, name, house)
-    return message.data if problem is None else problem
+    head = Head(event.event_id, event.source, event.stream, event.seq)
+    return _problem(event, head, *speaker, house) or head
 
 
-def _problem(event: Event, process: str, name: str, house: House) -> Unreadable | None:
-    kind, source, environment = event.kind, event.source, event.environment
+@lru_cache(maxsize=1024)
+def _speaker(subject: str, environment: str) -> tuple[str, str] | None:
+    """Return the sort and the name of the process that publishes under a journal's subject."""
+    parts = subject.split(".")
+    if len(parts) < 5 or parts[:3] != ["licet", "audit", environment]:
+        return None
+    return parts[3], parts[4]
+
+
+def _problem(event: Event, head: Head, process: str, name: str, house: House) -> Unreadable | None:
+    kind, source, environment = event.kind, head.source, event.environment
     owner = _OWNER_OF_KIND.get(kind)
     if event.version != EVENT_VERSION:
         return Unreadable("VERSION_UNKNOWN", str(event.version))
@@ -247,7 +289,7 @@ def _problem(event: Event, process: str, name: str, house: House) -> Unreadable 
         return Unreadable("SOURCE_MISMATCH", f"`{source}` under {process} {name}")
     if owner is not _ANYBODY and process not in owner:
         return Unreadable("KIND_FORBIDDEN", f"`{kind}` from a {process}")
-    if not is_hex32(event.event_id) or not _is_run(event.stream) or event.seq == 0:
+    if not is_hex32(head.event_id) or not _is_run(head.stream) or head.seq == 0:
         return Unreadable("MALFORMED", "event id, stream or sequence")
     return None
 
@@ -287,22 +329,4 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
 
 
-def varint(number: int) -> bytes:
-    """Return a number as protobuf and RowBinary write lengths: seven bits a byte, the low ones first."""
-    if number < len(_VARINTS):
-        return _VARINTS[number]
-    return _varint(number)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-_VARINTS: Final = tuple(_varint(number) for number in range(1 << 13))
-"""Lengths of ordinary events and their rows."""
 _SEQ_TAG, _TIME_TAG, _EVENT_TAG = _tag("js_seq"), _tag("js_time_us"), _tag("event")

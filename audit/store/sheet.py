@@ -6,16 +6,30 @@ key, and a payload that is none costs it no more than one that is. So every mess
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import repeat
+from typing import Final, Protocol
 
-from audit.store.row import COLUMNS, insert_settings, one_block, row_parts, varint
-from audit.store.stored import House, Stored
+from audit.store.batch import varint
+from audit.store.row import COLUMNS, Head, insert_settings, one_block, row_parts
+from audit.store.stored import House, Stored, Unreadable
 from licet.sealed import payload_ref
 
 PAYLOAD_STREAM: Final = "LICET_PAYLOAD_"
 """How the names of streams of sealed payloads begin."""
 
-Encode = Callable[[Sequence[Stored], House, frozenset[int]], bytes]
+
+class Encode(Protocol):
+    """How a batch becomes bytes. `heads`: what `read_heads` says of its messages, where they were read."""
+
+    def __call__(
+        self,
+        messages: Sequence[Stored],
+        house: House,
+        repeated: frozenset[int] = frozenset(),
+        heads: Sequence[Head | Unreadable] | None = None,
+        /,
+    ) -> bytes:
+        """Return the rows of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +48,26 @@ def sheet_of(stream: str) -> Sheet:
     return PAYLOADS if stream.startswith(PAYLOAD_STREAM) else EVENTS
 
 
-def encode(messages: Sequence[Stored], house: House, repeated: frozenset[int] = frozenset()) -> bytes:
+def encode(
+    messages: Sequence[Stored],
+    house: House,
+    repeated: frozenset[int] = frozenset(),
+    heads: Sequence[Head | Unreadable] | None = None,
+) -> bytes:
     """Return the rows of one batch of events; the same messages give the same bytes."""
     first = messages[0].seq
     parts: list[bytes] = []
-    for message in messages:
-        parts += row_parts(message, house, first, repeated=message.seq in repeated)
+    known = repeat(None, len(messages)) if heads is None else heads
+    for message, head in zip(messages, known, strict=True):
+        parts += row_parts(message, house, first, repeated=message.seq in repeated, head=head)
     return b"".join(parts)
 
 
 def encode_payloads(
-    messages: Sequence[Stored], _house: House, _repeated: frozenset[int] = frozenset()
+    messages: Sequence[Stored],
+    _house: House,
+    _repeated: frozenset[int] = frozenset(),
+    _heads: Sequence[Head | Unreadable] | None = None,
 ) -> bytes:
     """Return the rows of one batch of sealed payloads, unopened, as RowBinary."""
     first = messages[0].seq.to_bytes(8, "little")

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
-from audit.store.stored import Stored
-from licet.v1.event_pb2 import Event
+from audit.store.row import Head
+from audit.store.stored import Stored, Unreadable
 
 MAX_RUNS: Final = 20_000
 """Runs remembered; the store is asked about the first event of a forgotten one."""
@@ -30,22 +28,27 @@ class Repeats:
         self._client = client
         self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def of(self, batch: Sequence[Stored]) -> frozenset[int]:
-        """Return the sequences of messages whose very event is stored already, or earlier in the batch."""
+    def of(self, batch: Sequence[Stored], heads: Sequence[Head | Unreadable]) -> frozenset[int]:
+        """Return the sequences of messages whose very event is stored already, or earlier in the batch.
+
+        `heads`: what the messages are. What can be no row is none that another may repeat: else somebody who
+        knows an event before it is stored could say it under a subject of its own, and the true one were not
+        counted.
+        """
         suspects: dict[int, tuple[str, str]] = {}
         inside: dict[str, bytes] = {}
         repeated: set[int] = set()
-        for message in batch:
-            event = _event(message)
-            if event is None:
+        for message, head in zip(batch, heads, strict=True):
+            if isinstance(head, Unreadable):
                 continue
-            if not self._is_suspect(event):
-                inside[event.event_id] = message.data
-            elif inside.setdefault(event.event_id, b"") == message.data:
+            event_id = head.event_id
+            if not self._is_suspect(head):
+                inside[event_id] = message.data
+            elif inside.setdefault(event_id, b"") == message.data:
                 repeated.add(message.seq)
             else:
-                suspects[message.seq] = (event.event_id, sha256(message.data).hexdigest())
-                inside[event.event_id] = message.data
+                suspects[message.seq] = (event_id, sha256(message.data).hexdigest())
+                inside[event_id] = message.data
         if suspects:
             ids = sorted({event_id for event_id, _ in suspects.values()})
             rows = self._client.query(_KNOWN, parameters={"ids": ids}).result_rows
@@ -53,19 +56,13 @@ class Repeats:
             repeated |= {seq for seq, mark in suspects.items() if mark in known}
         return frozenset(repeated)
 
-    def _is_suspect(self, event: Event) -> bool:
-        run = (event.source, event.stream)
+    def _is_suspect(self, head: Head) -> bool:
+        run = (head.source, head.stream)
         newest = self._newest.get(run)
-        if newest is None or event.seq > newest:
-            self._newest[run] = event.seq
-            self._newest.move_to_end(run)
-            if len(self._newest) > MAX_RUNS:
-                self._newest.popitem(last=False)
-        return newest is None or event.seq <= newest
-
-
-def _event(message: Stored) -> Event | None:
-    try:
-        return Event.FromString(message.data)
-    except DecodeError:
-        return None
+        if newest is not None and head.seq <= newest:
+            return True
+        self._newest[run] = head.seq
+        self._newest.move_to_end(run)
+        if len(self._newest) > MAX_RUNS:
+            self._newest.popitem(last=False)
+        return newest is None

@@ -22,6 +22,7 @@ import lz4.frame  # type: ignore[import-untyped] # ships none
 from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 from opentelemetry.trace import SpanKind
 
+from audit.store.row import read_heads
 from audit.store.sheet import sheet_of
 from audit.store.stored import House, Stored
 from audit.writing.lease import RENEW_S, Lease
@@ -189,11 +190,12 @@ class StreamWriter:
                 await self._check_stream(position)
 
     async def _store(self, batch: Sequence[Stored], house: House) -> None:
-        repeated: frozenset[int] = frozenset()
+        repeated, heads = frozenset[int](), None
         if self._repeats is not None:
-            repeated = await asyncio.to_thread(self._repeats.of, batch)
+            heads = read_heads(batch, house)
+            repeated = await asyncio.to_thread(self._repeats.of, batch, heads)
         sheet = self._sheet
-        data = sheet.encode(batch, house, repeated)
+        data = sheet.encode(batch, house, repeated, heads)
         settings = dict(sheet.settings(f"{self._stream}:{batch[0].seq}"))
         recording = self._tracing.record()
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from audit.store.row import read_heads
 from audit.store.sheet import encode
 from audit.store.stored import House, Stored
 from audit.writing.repeats import Repeats
@@ -131,8 +132,16 @@ def test_only_the_same_bytes_are_a_repetition(store: Any, event: Any) -> None:
         stored(13, event(11)),
         stored(14, event(11)),
     ]
-    assert repeats.of(batch) == {11, 14}
-    assert repeats.of([stored(15, event(12)), stored(16, b"no event")]) == frozenset()
+    assert repeats.of(batch, read_heads(batch, OWNER)) == {11, 14}
+    others = [stored(15, event(12)), stored(16, b"no event")]
+    assert repeats.of(others, read_heads(others, OWNER)) == frozenset()
+
+
+def test_event_that_another_said_before_its_source_is_no_repetition(store: Any, event: Any) -> None:
+    """A door that learns of a decision's event says it first, in its own name: the true one counts."""
+    door = subject_audit("dev", "sidecar", "finance")
+    batch = [Stored(AUDIT, subject, n, 1, event(1)) for n, subject in enumerate((door, SUBJECT, SUBJECT), 1)]
+    assert Repeats(store.client).of(batch, read_heads(batch, OWNER)) == {3}
 
 
 @pytest.mark.asyncio

@@ -7,9 +7,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.store.batch import GROUP, read_events
 from audit.store.row import COLUMNS, QUARANTINED, read_columns, row, schema
 from audit.store.stored import House, Stored
 from licet.event import EventKind
+from licet.strict import strict_parse
 from licet.v1.event_pb2 import Event
 
 HOUSE = House("dev", "licet.local", None)
@@ -144,3 +146,28 @@ def test_source_under_another_ones_subject_is_quarantined(speaker: Any) -> None:
             Stored("S", subject, 1, 5, event(kind="checkpoint", source=source)), HOUSE, repeated=False
         )
         assert (columns["reason"] == "SOURCE_MISMATCH") is (other != speaker)
+
+
+GOOD = event(summary="Refund")
+BODIES = st.sampled_from(
+    [
+        GOOD,
+        event(seq=2, rule_ids=["a", "b"]),
+        b"",
+        b"no event",
+        GOOD[:-1],  # ends too soon: what follows must not become a part of it
+        GOOD + b"\x0a\x02\x08\x01",  # a whole event of another length, in the place of a field
+        GOOD + b"\xf8\xff\x01\x01",  # a field that nobody knows
+        GOOD + GOOD,
+        b"\x10\x01" + GOOD,
+        event(detail="\u00e9" * 300),
+    ]
+)
+
+
+@given(st.lists(BODIES, max_size=6), st.booleans())
+def test_events_read_together_are_what_each_is_alone(bodies: list[bytes], many: bool) -> None:
+    """A forged message in a batch changes nothing of those before and after it."""
+    bodies = [GOOD] * (GROUP - 2) * many + bodies
+    messages = [Stored("LICET_AUDIT_dev", SUBJECTS[0], n, 1, body) for n, body in enumerate(bodies, 1)]
+    assert list(read_events(messages)) == [strict_parse(Event, body) for body in bodies]
