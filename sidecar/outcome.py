@@ -21,6 +21,11 @@ class Outcome(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
+MADE_HERE: Final = frozenset({1, 2, 4, 8, 13, 14})
+"""CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE: so our own end of the
+connection ends a call too, one whose reply is too large or whose connection was lost. They prove nothing.
+"""
+
 EFFECT_OUTCOMES: Final = {
     "executed": Outcome.EXECUTED,
     "stored": Outcome.EXECUTED,
@@ -37,6 +42,6 @@ def outcome_of(method: Method, answer: ToolAnswer) -> Outcome:
         return EFFECT_OUTCOMES.get(answer.effect, Outcome.UNKNOWN)
     if answer.code == OK:
         return Outcome.EXECUTED
-    if answer.code in method.no_effect_codes:
+    if answer.code in method.no_effect_codes - MADE_HERE:
         return Outcome.FAILED_NO_EFFECT
     return Outcome.UNKNOWN

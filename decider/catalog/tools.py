@@ -38,13 +38,15 @@ STATUS_CODES: Final[Mapping[str, int]] = {
     "NOT_FOUND": 5,
     "ALREADY_EXISTS": 6,
     "PERMISSION_DENIED": 7,
-    "RESOURCE_EXHAUSTED": 8,
     "FAILED_PRECONDITION": 9,
     "OUT_OF_RANGE": 11,
     "UNIMPLEMENTED": 12,
     "UNAUTHENTICATED": 16,
 }
-"""gRPC codes by which a tool may say that nothing happened. The others may hide an effect."""
+"""gRPC codes by which a tool may say that nothing happened. The others may hide an effect.
+
+RESOURCE_EXHAUSTED is not among them: so ends, at the door, a call whose reply is too large.
+"""
 
 CODECS: Final[Mapping[str, int]] = {
     "protobuf": decision_pb2.CODEC_PROTOBUF,
