@@ -10,6 +10,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,8 @@ def test_name_server_that_never_answers_holds_nobody_past_the_time_and_takes_one
         for host in ("slow.example.com", "slow.example.com", "other.example.com"):
             with pytest.raises(HttpsError, match="TimeoutError"):
                 ask(Endpoint(f"https://{host}/", timeout_s=0.1), Question(b"{}"))
+        while len(asked) < 2:
+            time.sleep(0.01)  # a thread that was begun may not have run yet
         assert asked == ["slow.example.com", "other.example.com"]
     finally:
         answers.set()
