@@ -11,6 +11,7 @@ from licet.beacon import Beacon, HeldBeacon, read_beacon
 from licet.beacon import succeeds as beacon_succeeds
 from licet.catalog import Catalog, read_catalog
 from licet.keys import KeySet, read_keyset
+from licet.obligation import DOOR_OBLIGATIONS
 from licet.permit import DoorState
 from licet.refusal import Reason, Refusal
 from licet.revocation import NONE, RevocationKind, Revocations, read_revocations
@@ -79,6 +80,7 @@ def advance(
         beacon=taken,
         k_tool=anchor.tool_key,
         generation=anchor.generation,
+        obligations=DOOR_OBLIGATIONS,  # done before us: the door lets no permit through whose it cannot do
     )
     return Standing(door, taken, keyset_sha256, beacon.revocations_sha256)
 

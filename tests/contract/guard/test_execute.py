@@ -10,7 +10,7 @@ from licet.guard.guard import Done
 from licet.guard.step import Refused
 from licet.refusal import Reason, Refusal
 from licet.statement import PayloadType
-from licet.v1.decision_pb2 import Precondition
+from licet.v1.decision_pb2 import Obligation, Precondition
 from licet.v1.statement_pb2 import Scalar
 from tests.worlds.guarded_tool import GuardedTool, preconditions
 from tests.worlds.mint import now_ms, refund
@@ -222,3 +222,12 @@ def test_a_back_office_write_needs_no_permit_happens_once_and_names_its_issuer(t
 def test_a_back_office_name_that_is_reserved_or_none_is_refused(tool: GuardedTool, issuer: str) -> None:
     with pytest.raises(ValueError, match=r"reserved|no name"):
         tool.guard.back_office(issuer, "r", lambda _: None, tenant="t1", resource="r:1", entries=0)
+
+
+def test_what_the_door_does_to_a_reply_is_no_reason_to_refuse_the_call(tool: GuardedTool) -> None:
+    """The step was used up at the door, and the guard refused it: no guarded method had a masked reply."""
+    masked = Obligation(id="mask_reply", paths=["refund_id"])
+    assert isinstance(tool.refund(tool.call(obligations=[masked])), Done)
+    unknown = tool.refund(tool.call(obligations=[Obligation(id="mask_everything")]))
+    assert isinstance(unknown, Refusal)
+    assert unknown.reason is Reason.OBLIGATION_UNKNOWN
