@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -202,9 +203,6 @@ def find_pack(name: str) -> Path:
 
 def _how_to(addresses: dict[str, object], layout: DataLayout) -> str:
     sidecars = addresses["sidecars"]
-    first = (
-        ",".join(f"{tool}={them[0]}" for tool, them in sidecars.items()) if isinstance(sidecars, dict) else ""
-    )
     agent = f"spiffe://{TRUST_DOMAIN_DEV}/{addresses['environment']}/agent/NAME"
     tools = (
         ", ".join(f"{tool} {' '.join(them)}" for tool, them in sidecars.items())
@@ -218,14 +216,12 @@ def _how_to(addresses: dict[str, object], layout: DataLayout) -> str:
   traces      {addresses["otlp"]}
 
 To ask, in another terminal:
-  export LICET_CLICKHOUSE_URL={addresses["clickhouse"]}
-  export LICET_CLICKHOUSE_PASSWORD_FILE={layout.clickhouse_password}
+  . {shlex.quote(str(layout.shell))}
   licet audit ask                          lists what can be asked
   licet audit evidence --call TASK/CALL    the three evidences of a step
   licet trace show last --data {layout.root}
 
-For an agent, whose `Client.from_env()` reads it:
-  export LICET_DECIDER={addresses["decider"]} LICET_TOOLS={first}
+For an agent, whose `Client.from_env()` reads it, the same file and who it is:
   export LICET_IDENTITY={agent}
 
 Ctrl-C stops it."""

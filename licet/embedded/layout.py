@@ -1,5 +1,6 @@
 """Where everything lies in the data directory of `licet up`. Paths only; nothing is read or written."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,11 @@ class DataLayout:
         """Addresses and pids of what runs now; absent when nothing does."""
         return self.root / "up.json"
 
+    @property
+    def shell(self) -> Path:
+        """The same for a shell: `. .licet/env`; absent when nothing runs."""
+        return self.root / "env"
+
     def catalog(self, tool: str) -> Path:
         """Signed catalog of a tool."""
         return self.root / "catalog" / f"{tool}.catalog"
@@ -86,3 +92,8 @@ class DataLayout:
     def health_port_file(self, process: str) -> Path:
         """Where a sidecar writes the port at which it says whether it is ready."""
         return self.root / "run" / f"{process}.health"
+
+
+def exports(**variables: str) -> str:
+    """Return what a shell reads to have these variables, whatever is in their values."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -21,7 +21,7 @@ from typing import Final
 from licet.embedded.dev_issuer import make_dev_issuer
 from licet.embedded.dev_keys import make_dev_keys
 from licet.embedded.environments import Environments, metrics_port
-from licet.embedded.layout import DataLayout
+from licet.embedded.layout import DataLayout, exports
 from licet.embedded.nats_accounts import SETUP
 from licet.embedded.nats_server import NatsCluster, NatsServer, NatsServerError
 from licet.embedded.otlp_receiver import OtlpReceiver
@@ -168,6 +168,7 @@ class Stack:
             self._traces.close()
             self._traces = None
         self.layout.addresses.unlink(missing_ok=True)
+        self.layout.shell.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Stop everything and give the data directory free."""
@@ -349,6 +350,13 @@ class Stack:
             "pids": {**self.nats.pids, **{name: one.pid for name, one in self.processes.items()}},
             "started_at": int(time.time()),
         }
+        shell = exports(
+            LICET_DECIDER=self.decider,
+            LICET_TOOLS=",".join(f"{one.name}={self.sidecar(one.name, 0)}" for one in self.project.tools),
+            LICET_CLICKHOUSE_URL=self.clickhouse_url,
+            LICET_CLICKHOUSE_PASSWORD_FILE=str(self.layout.clickhouse_password),
+        )
+        self.layout.shell.write_text(shell)
         partial = self.layout.addresses.with_suffix(".partial")
         partial.write_text(json.dumps(addresses, indent=2) + "\n")
         partial.replace(self.layout.addresses)

@@ -26,7 +26,7 @@ START_S = 90.0
 
 def steps() -> Iterator[tuple[str, str]]:
     """Files as (name, content) and commands as ("", line), in the order of the page, up to the cluster."""
-    text = TEXT.partition("## 6.")[0]
+    text = TEXT.partition("## 7.")[0]
     before = 0
     for fence in FENCE.finditer(text):
         kind, content = fence.groups()
@@ -47,7 +47,7 @@ def directory() -> Iterator[Path]:
 
 def test_whoever_types_in_the_quickstart_gets_a_gated_call(directory: Path) -> None:
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
-    said, up = "", None
+    shell, said, up = "", dict[str, list[str]](), None
     try:
         for name, content in steps():
             if name:
@@ -58,22 +58,36 @@ def test_whoever_types_in_the_quickstart_gets_a_gated_call(directory: Path) -> N
                         shlex.split(content), cwd=directory, env=environment, stdout=log, stderr=log
                     )
                 wait_for(directory, up)
+            elif content.startswith((". ", "export ")):
+                shell += content + "\n"
             else:
-                done = subprocess.run(
-                    shlex.split(content),
-                    cwd=directory,
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                assert done.returncode == 0, f"{content}\n{done.stdout}{done.stderr}"
-                said = done.stdout
+                held = "".join(said.get("python vip.py", ())).split()
+                line = content.replace(" ID ", f" {held[1][:8]} ") if held else content
+                said.setdefault(content, []).append(typed(shell + line, directory, environment))
     finally:
         if up is not None:
             up.send_signal(signal.SIGINT)
             assert up.wait(60) == 0
-    assert said == "notes: 1\n\ndenied: notes on the press are written by people\n"
+    assert said["python agent.py"] == ["notes: 1\n\ndenied: notes on the press are written by people\n"]
+    held, done = said["python vip.py"]
+    assert (held[:6], "Add a note to customer vip" in held, done) == ("held: ", True, "notes: 1\n\n")
+    evidence, _, answers = (text for line, [text] in list(said.items())[-3:])
+    assert "ALLOWED_EXECUTED" in evidence or "allowed" in evidence
+    assert "lena" in answers
+
+
+def typed(line: str, directory: Path, environment: dict[str, str]) -> str:
+    """What a line says on stdout; the record comes a moment later, so a question may be asked again."""
+    end = time.monotonic() + (START_S if "licet audit" in line else 0)
+    while True:
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=directory, env=environment, capture_output=True, text=True, check=False
+        )
+        told = done.returncode == 0 and "no rows" not in done.stdout
+        if told or time.monotonic() > end:
+            assert told, f"{line}\n{done.stdout}{done.stderr}"
+            return done.stdout
+        time.sleep(0.5)
 
 
 def wait_for(directory: Path, up: subprocess.Popen[bytes]) -> None:

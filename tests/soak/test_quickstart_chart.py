@@ -20,7 +20,7 @@ from tests.worlds.charts import ROOT, Helm
 from tests.worlds.cluster import Cluster, Service
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
-LAST = (ROOT / "docs" / "quickstart.md").read_text("utf-8").partition("## 6.")[2]
+LAST = (ROOT / "docs" / "quickstart.md").read_text("utf-8").partition("## 7.")[2]
 FILE = re.compile(r"`(chart/[\w./]+\.yaml)`:\n\n```yaml\n(.*?)```", re.DOTALL)
 
 
