@@ -1,4 +1,4 @@
-"""Section 6 of the quickstart: its chart is linted, rendered, and run up to the first gated call."""
+"""Section 7 of the quickstart: its chart is linted, rendered, and run up to the first gated call."""
 
 import licet.embedded  # noqa: F401, I001 - before grpc
 
@@ -26,7 +26,7 @@ FILE = re.compile(r"`(chart/[\w./]+\.yaml)`:\n\n```yaml\n(.*?)```", re.DOTALL)
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
-    """The reader's directory after section 5, without what was run."""
+    """The reader's directory after section 6, without what was run."""
     (tmp_path / "policy").mkdir()
     for name, content in steps():
         if name:
