@@ -79,48 +79,30 @@ class SocketTool:
         """Make the call; never raises for what the tool or the connection did."""
         if not self.reachable and not await self.ready():
             return UNSENT
-        if forward.request.send is not None:
-            return await self._streamed(forward)
-        return await self._answered(forward)
-
-    async def _answered(self, forward: Forward) -> ToolAnswer:
-        path = forward.permit.method.path
-        method = self._unary.get(path)
-        if method is None:
-            method = self._unary[path] = self.channel.unary_unary(path)
-        rpc = method(
-            forward.permit.arguments.canonical,
-            timeout=forward.timeout_ms / 1000,
-            metadata=_to_tool(forward),
+        send, body = forward.request.send, b""
+        rpc = self._method(forward.permit.method.path, streaming=send is not None)(
+            forward.permit.arguments.canonical, timeout=forward.timeout_ms / 1000, metadata=_to_tool(forward)
         )
         try:
-            body = await rpc
+            if send is None:
+                body = await rpc
+            else:
+                async for message in rpc:
+                    await send(message)
         except aio.AioRpcError as error:
             return _failed(error)
         return answer_of(
             OK, "", body, _pairs(await rpc.initial_metadata()), _pairs(await rpc.trailing_metadata())
         )
 
-    async def _streamed(self, forward: Forward) -> ToolAnswer:
-        path = forward.permit.method.path
-        method = self._stream.get(path)
+    def _method(self, path: str, *, streaming: bool) -> Any:
+        """Return what calls a path; grpcio takes long to make one."""
+        made = self._stream if streaming else self._unary
+        method = made.get(path)
         if method is None:
-            method = self._stream[path] = self.channel.unary_stream(path)
-        rpc = method(
-            forward.permit.arguments.canonical,
-            timeout=forward.timeout_ms / 1000,
-            metadata=_to_tool(forward),
-        )
-        send = forward.request.send
-        assert send is not None
-        try:
-            async for message in rpc:
-                await send(message)
-        except aio.AioRpcError as error:
-            return _failed(error)
-        return answer_of(
-            OK, "", b"", _pairs(await rpc.initial_metadata()), _pairs(await rpc.trailing_metadata())
-        )
+            make = self.channel.unary_stream if streaming else self.channel.unary_unary
+            method = made[path] = make(path)
+        return method
 
     async def ready(self) -> bool:
         """Return whether a connection stands, after a moment's wait; False proves that nothing was sent."""
