@@ -22,8 +22,9 @@ _SHOWN: Final = (
 
 
 def render(spans: Sequence[StoredSpan], linked: Sequence[StoredSpan] = (), *, width: int = 100) -> str:
-    """Draw a trace, then the spans of other traces that link to it; lines are cut at `width` columns.
+    """Draw a trace, then the spans of other traces that link to it, within `width` columns.
 
+    What a span says goes on in further lines; a single name or value that is wider than a line is cut.
     A span whose parent never arrived is drawn at the top and says so: a missing span is a finding, not a
     reason to hide its children. What a span says moves no cursor and forges no line: a collector takes spans
     of anybody.
@@ -31,34 +32,49 @@ def render(spans: Sequence[StoredSpan], linked: Sequence[StoredSpan] = (), *, wi
     known = {one.span_id for one in spans}
     lines: list[str] = []
     for root in [one for one in spans if one.parent_id not in known]:
-        orphan = "  (parent missing)" if root.parent_id else ""
-        lines.extend(_lines(root, spans, "", "", orphan))
+        lines.extend(_lines(root, spans, "", "", width))
     for span in linked:
         targets = ", ".join(_name_of(target, spans) for _, target in span.links if target in known)
-        lines.append(f"{span.name} [{span.service}] links to {targets}{_facts(span)}")
-    shown = [line if line.isprintable() else "".join(map(_printable, line)) for line in lines]
-    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in shown)
+        head = f"{span.name} [{span.service}] links to {targets}"
+        lines.extend(_folded(head, _facts(span), "    ", width))
+    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines)
 
 
-def _printable(letter: str) -> str:
-    return letter if letter.isprintable() else f"\\u{ord(letter):04x}"
+def _folded(head: str, parts: Sequence[str], indent: str, width: int) -> Iterator[str]:
+    """Yield lines; a break stands between parts only, so that nobody's text begins a line."""
+    line = _printable(head)
+    for part in map(_printable, parts):
+        if len(line) + len(part) <= width:
+            line += part
+        else:
+            yield line
+            line = indent + part.lstrip()
+    yield line
 
 
-def _lines(
-    span: StoredSpan, spans: Sequence[StoredSpan], first: str, rest: str, note: str = ""
-) -> Iterator[str]:
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
+def _lines(span: StoredSpan, spans: Sequence[StoredSpan], first: str, rest: str, width: int) -> Iterator[str]:
     milliseconds = (span.end_ns - span.start_ns) / 1e6
-    links = "".join(f"  -> {_name_of(target, spans)}" for _, target in span.links)
-    yield f"{first}{span.name} [{span.service}] {milliseconds:.1f} ms{_facts(span)}{links}{note}"
+    links = [f"  -> {_name_of(target, spans)}" for _, target in span.links]
     children = [one for one in spans if one.parent_id == span.span_id]
+    head = f"{first}{span.name} [{span.service}] {milliseconds:.1f} ms"
+    orphan = (
+        ["  (parent missing)"] if span.parent_id and not first else []
+    )  # only a root has nothing before it
+    parts = [*_facts(span), *links, *orphan]
+    yield from _folded(head, parts, rest + ("│   " if children else "    "), width)
     for child in children:
         last = child is children[-1]
-        yield from _lines(child, spans, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
+        more = rest + ("  " if last else "│ ")
+        yield from _lines(child, spans, rest + ("└ " if last else "├ "), more, width)
 
 
-def _facts(span: StoredSpan) -> str:
+def _facts(span: StoredSpan) -> list[str]:
     shown = [(key, span.attributes[key]) for key in _SHOWN if key in span.attributes]
-    return "".join(f" {key.removeprefix('licet.')}={_text(value)}" for key, value in shown)
+    return [f" {key.removeprefix('licet.')}={_text(value)}" for key, value in shown]
 
 
 def _text(value: object) -> str:

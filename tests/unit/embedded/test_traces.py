@@ -75,6 +75,18 @@ def test_no_line_is_wider_than_asked(store: TraceStore) -> None:
     assert all(len(line) <= 80 for line in render(store.trace("a" * 32), width=80).splitlines())
 
 
+def test_what_a_span_says_goes_on_under_it_and_none_of_it_is_cut(store: TraceStore) -> None:
+    trace, said = "a" * 32, "DENIED_BUT_BYPASSED"
+    store.add([_span(trace, "1", name="root", finding=said), _span(trace, "2", "1", name="d", finding=said)])
+    lines = render(store.trace(trace), width=40).splitlines()
+    assert lines == [
+        "root [svc] 2.0 ms",
+        f"│   finding={said}",
+        "└ d [svc] 2.0 ms",
+        f"      finding={said}",
+    ]
+
+
 def test_a_span_moves_no_cursor_and_forges_no_line() -> None:
     """A span may be called by what somebody sent; a collector takes them of anybody."""
     forged = _span("a" * 32, "1", name="x\x1b[2J\n/y\u202e", finding="\x9b1A")
