@@ -13,6 +13,7 @@ messages are the same.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -34,6 +35,9 @@ LOOK_S: Final = 0.5
 MAX_WATCHES: Final = 64
 """Health watches at once in one process; they stay open for as long as their caller likes."""
 
+WATCHES_EACH: Final = 8
+"""Of one caller: whoever takes every place lets no load balancer see that the door is well."""
+
 IDLE_S: Final = 10.0
 """How long a question may stay half-sent, and a reflection stream without a question."""
 
@@ -47,7 +51,7 @@ class Probe(grpc.GenericRpcHandler):
     """Answers what is asked of the door itself.
 
     Args:
-        admit: Takes a token of the caller's quota; False when there is none left.
+        admit: Takes a token of the caller's quota and returns whose it is; empty when there is none left.
         reasons: Subsystem to why it is not ready; empty texts when it is.
         catalog: The catalog as it is now; None before the first.
         reflected: What answers for reflection while it is off; None shows the tool's services.
@@ -55,7 +59,7 @@ class Probe(grpc.GenericRpcHandler):
 
     def __init__(
         self,
-        admit: Callable[[Any], bool],
+        admit: Callable[[Any], str],
         reasons: Callable[[], Mapping[str, str]],
         catalog: Callable[[], Catalog | None],
         *,
@@ -64,7 +68,7 @@ class Probe(grpc.GenericRpcHandler):
         self._admit = admit
         self._reasons = reasons
         self._catalog = catalog
-        self._watches = 0
+        self._watches: Counter[str] = Counter()
         self._described: Described | None = None
         self._closing = asyncio.Event()
         self._handlers: dict[str, Any] = {
@@ -111,15 +115,16 @@ class Probe(grpc.GenericRpcHandler):
         return answer
 
     async def _watch(self, context: Any) -> None:
-        if not self._admit(context) or self._watches >= MAX_WATCHES:
+        bucket = self._admit(context)
+        if not bucket or self._watches[bucket] >= WATCHES_EACH or self._watches.total() >= MAX_WATCHES:
             _end(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "quota")
             return
-        self._watches += 1
+        self._watches[bucket] += 1
         try:
             service = HealthCheckRequest.FromString(await _question(context)).service
             await self._watched(service, context)
         finally:
-            self._watches -= 1
+            self._watches -= Counter((bucket,))  # and forget who has none left
 
     async def _watched(self, service: str, context: Any) -> None:
         said = None

@@ -224,11 +224,11 @@ class Sidecar:
         )
         return Door(parts, Limits(tool_timeout_ms=settings.tool_timeout_ms))
 
-    def _admit(self, context: Any) -> bool:
-        """Take a token of the caller's quota for a question that is no call."""
+    def _admit(self, context: Any) -> str:
+        """Take a token of a caller's quota for a question that is no call; return whose, or an empty text."""
         pairs = tuple(context.invocation_metadata() or ())
         bucket = bucket_of(self._identify(context, pairs), context.peer())
-        return self._quota.take(bucket, monotonic_ms=self._clock.monotonic_ms()) is None
+        return bucket if self._quota.take(bucket, monotonic_ms=self._clock.monotonic_ms()) is None else ""
 
     def _catalog(self) -> Catalog | None:
         known = self._knowledge.known

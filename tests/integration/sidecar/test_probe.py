@@ -67,7 +67,7 @@ async def test_a_watch_hears_of_a_tool_that_goes_and_comes_back(rig: Rig) -> Non
     assert (await watch.read()).status == SERVING
     watch.cancel()
     unknown.cancel()
-    await rig.until(lambda: rig.sidecars[0]._probe._watches == 0)
+    await rig.until(lambda: not rig.sidecars[0]._probe._watches)
 
 
 async def test_a_drain_does_not_wait_for_a_watch_and_tells_it(rig: Rig) -> None:
@@ -94,6 +94,23 @@ async def test_questions_are_bounded_by_the_callers_quota_and_watches_by_their_n
     assert await asked(rig, door=door) == SERVING
     assert await asked(rig, door=door) is grpc.StatusCode.RESOURCE_EXHAUSTED
     first.cancel()
+
+
+async def test_the_watches_of_one_caller_leave_room_for_those_of_others(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load balancer that may not watch takes the door for one that is not well."""
+    monkeypatch.setattr(sidecar.probe, "WATCHES_EACH", 1)
+    as_agent = ((DEV_IDENTITY, AGENT),)
+    first = health(rig).Watch(health_pb2.HealthCheckRequest(), metadata=as_agent)
+    assert (await first.read()).status == SERVING
+    second = health(rig).Watch(health_pb2.HealthCheckRequest(), metadata=as_agent)
+    assert await second.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    balancer = health(rig).Watch(health_pb2.HealthCheckRequest())
+    assert (await balancer.read()).status == SERVING
+    first.cancel()
+    balancer.cancel()
+    await rig.until(lambda: not rig.sidecars[0]._probe._watches)
 
 
 async def test_a_half_sent_question_and_garbage_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
