@@ -2,9 +2,9 @@
 
 A decision costs one, and one more for each `REQUEST_BYTES` of its request; so does whatever else a caller
 asks, of approvals and tasks. What it turns out to cost beside that is owed: one for each read of facts, one
-for each hold that was listed, one for each `READ_BYTES` that the egress check read past `READ_FREE_BYTES`. So
-a quota bounds work, about a millisecond of CPU for each token, and not only calls. Whom a door asks for pays
-for it, from a bucket of its own at that door; the door does not, which needs its quota to learn what was
+for two holds that were listed, one for each `READ_BYTES` that the egress check read past `READ_FREE_BYTES`.
+So a quota bounds work, about a millisecond of CPU for each token, and not only calls. Whom a door asks for
+pays for it, from a bucket of its own at that door; the door does not, which needs its quota to learn what was
 revoked. All that one door asks for together get `SPOKEN_FOR` times what one caller gets.
 
 Guarantees: over any time, a caller gets at most `burst` plus `per_second` for each second, and what it owes
@@ -23,8 +23,8 @@ READ_BYTES: Final = 4 << 10
 READ_FREE_BYTES: Final = 16 << 10
 FACTS_COST: Final = 1
 """What a read of facts is owed for: a decision with facts takes about twice the CPU of one without."""
-HOLD_COST: Final = 1
-"""What each hold that is listed is owed for: three reads of the store, and the signatures of its answers."""
+HOLDS_A_TOKEN: Final = 2
+"""How many listed holds one is owed for: each takes three reads of the store, and its answers' signatures."""
 SPOKEN_FOR: Final = 10
 """Callers that can use up their quotas by way of one door at once; a door might make any number up."""
 

@@ -17,10 +17,10 @@ from decider.approval.desks import Desks, may_see
 from decider.approval.holds import Holds
 from decider.approval.refused import ANSWERED, counted, refused_fields, tell_refused
 from decider.approval.told import Teller
-from decider.approval.votes import Bench, HoldState, Tally, bench_of, read_answer, tally
+from decider.approval.votes import Bench, HoldState, Tally, bench_of, read_answer, read_hold, tally
 from decider.in_force.configuration import Configuration
 from decider.notices.announcer import Announcer
-from decider.quota import HOLD_COST, cost_of
+from decider.quota import HOLDS_A_TOKEN, cost_of
 from decider.service import OVER_QUOTA, Context, Identify, abort
 from licet.flood import FloodRecord
 from licet.hold import Vote
@@ -93,7 +93,17 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         )
 
     async def _all(self, peer: str, *, open_only: bool) -> list[Tally | Refusal]:
-        return [await self._tally(stored, peer, open_only=open_only) for stored in await self._holds.listed()]
+        listed = [one for one in await self._holds.listed() if self._is_asked(one, peer, open_only=open_only)]
+        self._owe(peer, len(listed) // HOLDS_A_TOKEN)
+        return [await self._tally(stored, peer) for stored in listed]
+
+    def _is_asked(self, stored: bytes, peer: str, *, open_only: bool) -> bool:
+        """Tell whether a list needs a look at the answers to a hold: not past its end, for open ones."""
+        now_ms = self._wall_ms()
+        hold = read_hold(stored, now_ms)
+        if isinstance(hold, Refusal) or not may_see(peer, hold.tenant, self._desks):
+            return False
+        return not open_only or now_ms < hold.expires_at_ms
 
     async def GetHold(  # noqa: N802 - the name of the RPC
         self, request: approvals_pb2.GetHoldRequest, context: Context
@@ -115,10 +125,7 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         stored = await self._holds.find(hold_id)
         return await self._tally(stored, peer, hold_id) if stored is not None else _no_hold()
 
-    async def _tally(
-        self, stored: bytes, peer: str, hold_id: str | None = None, *, open_only: bool = False
-    ) -> Tally | Refusal:
-        """Return how a hold stands; `open_only`: past its end without a look at its answers."""
+    async def _tally(self, stored: bytes, peer: str, hold_id: str | None = None) -> Tally | Refusal:
         in_force = self._configuration.current
         if in_force is None:
             return Refusal(Reason.BEACON_STALE, "no configuration is in force")
@@ -128,9 +135,6 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
             return first
         if not may_see(peer, first.hold.tenant, self._desks):
             return _no_hold()
-        if open_only and first.state is not HoldState.OPEN:
-            return first
-        self._owe(peer, HOLD_COST)
         found = tally(stored, await self._holds.answers(first.hold), bench)
         if isinstance(found, Tally) and await self._waits_no_more(found, bench):
             return replace(found, state=HoldState.SUPERSEDED)
