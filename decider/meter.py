@@ -100,6 +100,7 @@ class HoldWatch:
         self._metrics, self._wall_ms = metrics, wall_ms
         self._open = metrics.gauge(telemetry.METRIC_HOLDS_OPEN)
         self._age = metrics.gauge(telemetry.METRIC_HOLDS_AGE)
+        self._used = metrics.gauge(telemetry.METRIC_CONFIG_USED)
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -112,6 +113,7 @@ class HoldWatch:
 
     async def look(self) -> None:
         """Look once. Raises `StreamsError`."""
+        self._used.set(await self._holds.stream_used())
         in_force, now_ms = self._configuration.current, self._wall_ms()
         if in_force is None:
             return

@@ -156,6 +156,7 @@ METRIC_FINDINGS: Final = "licet.findings"
 METRIC_SHADOW: Final = "licet.bundle.shadow"
 METRIC_HOLDS_OPEN: Final = "licet.holds.open"
 METRIC_HOLDS_AGE: Final = "licet.holds.oldest_age"
+METRIC_CONFIG_USED: Final = "licet.config.used"
 METRIC_BUDGET_BURN: Final = "licet.budget.burn"
 METRIC_BUDGET_REFUSALS: Final = "licet.budget.refusals"
 
@@ -291,6 +292,10 @@ METRICS: Final = {
         Metric(
             METRIC_HOLDS_AGE, MetricKind.GAUGE, SECONDS, (), "decider",
             "how long the oldest open hold has waited; 0 when none waits",
+        ),
+        Metric(
+            METRIC_CONFIG_USED, MetricKind.GAUGE, "1", (), "decider",
+            "share of the configuration stream that is used; from 0.8 on no new hold or task is stored",
         ),
         Metric(
             METRIC_BUDGET_BURN, MetricKind.COUNTER, "{unit}", (BUDGET, UNIT), "decider",

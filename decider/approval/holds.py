@@ -62,6 +62,10 @@ class Holds:
         self._prefix = f"licet.config.{environment}.hold"
         self._roll = Roll(publisher.nc, self._stream, f"{self._prefix}.*.*.record")
 
+    async def stream_used(self) -> float:
+        """Return which share of the stream they lie in is used. Raises `StreamsError`."""
+        return await self._reserve.used()
+
     async def ensure(self, hold: Hold) -> tuple[bytes, bool]:
         """Return the stored bytes of this hold, writing them if nobody has; True where they are new.
 

@@ -47,6 +47,16 @@ class Reserve:
             raise StoreUnavailable(why, maybe_stored=False)
         self._used += size
 
+    async def used(self) -> float:
+        """Return which share of the stream is used, asked anew; 0 where it has no limit.
+
+        Raises `StreamsError`.
+        """
+        async with self._looking:
+            await self._look()
+            self._looked_at_ms = elapsed_ms()
+        return self._used * SHARE / self._may_use if self._may_use else 0.0
+
     async def _look(self) -> None:
         info = await stream_info(self._nc, self._stream)
         if info is None:

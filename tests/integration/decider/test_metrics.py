@@ -66,6 +66,7 @@ async def test_holds_that_wait_are_counted_until_people_answer(house: House) -> 
     assert await shown(house, "licet_holds_open", 2)
     found = await asyncio.to_thread(samples, house.process.metrics_port)
     assert 0 < total(found, "licet_holds_oldest_age_seconds") < 60
+    assert 0 < total(found, "licet_config_used") < 0.5
     assert total(found, "licet_decisions_total", decision="hold", reason="HELD") == 2
     await desk.answer(hold, "lena", APPROVAL_ANSWER_REJECT)
     assert await shown(house, "licet_holds_open", 1)
