@@ -14,35 +14,13 @@ from functools import cached_property
 from typing import Any
 
 from decider.task.contract import addresses_in
-from tests.conformance.agentdojo_words import named_by, singular, stem
+from tests.conformance.agentdojo_words import MONTHS, WEEKDAYS, named_by, singular, stem
 
 EMAIL = re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+")
 WORD = re.compile(r"[A-Za-z]+")
 CAPITALISED = re.compile(r"\b[A-Z][a-z]{2,}\b")
 INSIDE = re.compile(r"(?:(?<=[\w,;] )|(?<=\b[DM][rs]\. ))[A-Z][a-z]{2,}\b")
-ANYBODY = frozenset(
-    [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-    ]
-)
+ANYBODY = frozenset([*MONTHS, *WEEKDAYS])
 """What a capital letter does not make a person: else `friday@…` need only write a letter once."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 TO_BE_FOUND = {

@@ -1,6 +1,7 @@
 """Words that ask for the same, and words for the same thing: English as people and tools' authors use it."""
 
 import re
+from typing import Final
 
 _TELL = (
     "send pay refund transfer give return message dm write post tell notify forward email mail reply answer"
@@ -116,7 +117,7 @@ THINGS = (
 DELETES = frozenset({"delete", "remove", "cancel", "drop", "purge", "erase", "trash", "discard"})
 
 
-_MONTHS = [
+MONTHS: Final = [
     "january",
     "february",
     "march",
@@ -130,7 +131,8 @@ _MONTHS = [
     "november",
     "december",
 ]
-_MONTH = rf"(?P<month>{'|'.join(f'{month[:3]}(?:{month[3:]})?' for month in _MONTHS)})"
+WEEKDAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_MONTH = rf"(?P<month>{'|'.join(f'{month[:3]}(?:{month[3:]})?' for month in MONTHS)})"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _YEAR = r"(?:,? (?P<year>20\d\d))?\b"
 _DATES = (
@@ -169,7 +171,7 @@ def dates_in(prompt: str) -> tuple[int, frozenset[str]]:
         (m["month"][:3].lower(), int(m["day"]), m["year"]) for date in _DATES for m in date.finditer(prompt)
     }
     spelled = {
-        f"{year}-{[each[:3] for each in _MONTHS].index(month) + 1:02d}-{day:02d}"
+        f"{year}-{[each[:3] for each in MONTHS].index(month) + 1:02d}-{day:02d}"
         for month, day, said in days
         for year in ([said] if said else _ANY_YEAR)
     }
