@@ -30,9 +30,9 @@ def serve() -> None:
     Example:
         LICET_ENVIRONMENT=dev LICET_TOOL=finance … licet sidecar serve
     """
-    from sidecar.descriptors import bound_descriptors
+    from sidecar.entrance.descriptors import bound_descriptors
+    from sidecar.entrance.tls_floor import require_tls_13
     from sidecar.settings import SidecarSettings
-    from sidecar.tls_floor import require_tls_13
 
     require_tls_13()
     bound_descriptors()

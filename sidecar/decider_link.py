@@ -23,7 +23,7 @@ from licet.v1.statement_pb2 import Signed
 from sidecar.exchange import Request
 from sidecar.parts import Denied, Obtained
 from sidecar.status import licet_reason
-from sidecar.tool import signed_bytes
+from sidecar.tool.link import signed_bytes
 from sidecar.trace import DoorTrace
 
 BEACON_TIMEOUT_S: Final = 1.0

@@ -17,7 +17,7 @@ from licet.tracing import TraceContext
 from sidecar.knowledge import Knowledge
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved, Spend
-from sidecar.store import Store
+from sidecar.store.link import Store
 
 OTHER: Final = "OTHER"
 """A reason that a tool gave and that is none of licet's."""

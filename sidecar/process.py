@@ -29,18 +29,18 @@ from licet.tls_relay import TlsRelay
 from sidecar.clock import SystemClock
 from sidecar.core import Door, Limits, Parts
 from sidecar.decider_link import DeciderLink
-from sidecar.fence import Fence
-from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified, identify_development
-from sidecar.guard_link import GuardLink
-from sidecar.health import HealthServer
+from sidecar.entrance.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified, identify_development
+from sidecar.entrance.health import HealthServer
+from sidecar.entrance.probe import Probe
+from sidecar.entrance.tls import CertificateFiles, server_credentials
 from sidecar.knowledge import Identity, Knowledge
 from sidecar.meter import DoorMeter, TimedSpend, observe
-from sidecar.probe import Probe
 from sidecar.quota import Quota
 from sidecar.settings import SidecarSettings
-from sidecar.store import Store
-from sidecar.tls import CertificateFiles, server_credentials
-from sidecar.tool import SocketTool
+from sidecar.store.link import Store
+from sidecar.tool.fence import Fence
+from sidecar.tool.guard_link import GuardLink
+from sidecar.tool.link import SocketTool
 from sidecar.watch import Watch
 
 LOG: Final = logging.getLogger(__name__)
@@ -319,7 +319,7 @@ def _certificates(settings: SidecarSettings) -> CertificateFiles | None:
 def _tool(settings: SidecarSettings) -> SocketTool:
     if settings.tool_client == "grpcio":
         return SocketTool(settings.tool_socket)
-    from sidecar.tool_http2 import Http2Tool
+    from sidecar.tool.http2_link import Http2Tool
 
     return Http2Tool(settings.tool_socket)
 

@@ -117,7 +117,7 @@ THINGS = (
 DELETES = frozenset({"delete", "remove", "cancel", "drop", "purge", "erase", "trash", "discard"})
 
 
-MONTHS: Final = [  # fmt: skip
+MONTHS: Final = [
     "january",
     "february",
     "march",

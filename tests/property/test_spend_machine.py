@@ -24,7 +24,7 @@ from licet.statement import parse_signed, strict_parse
 from licet.v1 import spend_pb2
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
-from sidecar.spend import SpendClient
+from sidecar.store.spend import SpendClient
 from tests.worlds.guarded_tool import QuickMint
 from tests.worlds.mint import ENVIRONMENT, TOOL, now_ms
 from tests.worlds.nats import Door
@@ -56,7 +56,7 @@ def shared_mint() -> QuickMint:
 def impatient() -> Iterator[None]:
     """The fake answers at once or never: waiting longer would show nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sidecar.spend.PAUSE_S", 0.0)
+        patch.setattr("sidecar.store.spend.PAUSE_S", 0.0)
         patch.setattr("licet.journal.queue.ACK_TIMEOUT_S", 0.02)
         patch.setattr("licet.journal.queue.TICK_S", 0.01)
         patch.setattr("licet.journal.queue.BACKOFF_S", (0.001,))

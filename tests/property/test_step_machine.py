@@ -27,7 +27,7 @@ from licet.v1 import spend_pb2
 from licet.v1.statement_pb2 import Signed
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
-from sidecar.spend import SpendClient
+from sidecar.store.spend import SpendClient
 from tests.worlds.guarded_tool import GuardedTool, QuickMint, SqliteStore, ended
 from tests.worlds.mint import AGENT, ENVIRONMENT, REFUND, TOOL, now_ms, refund
 from tests.worlds.store import FakeStore

@@ -38,9 +38,9 @@ from licet.v1 import decider_pb2, decider_pb2_grpc
 from licet.v1.event_pb2 import Event
 from licet.v1.spend_pb2 import SpendRecord
 from licet.v1.statement_pb2 import Signed
-from sidecar.guard_link import NO_GUARD
 from sidecar.process import Sidecar
 from sidecar.settings import SidecarSettings
+from sidecar.tool.guard_link import NO_GUARD
 from tests.worlds.mint import AGENT, ENVIRONMENT, REFUND, TOOL, Mint, now_ms, refund, scalar
 
 ROOT = Path(__file__).parents[2]

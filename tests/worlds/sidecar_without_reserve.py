@@ -8,7 +8,7 @@ from typing import Any
 
 from licet.cli import main
 from sidecar.parts import Reserved
-from sidecar.spend import SpendClient
+from sidecar.store.spend import SpendClient
 
 
 async def _no_reserve(_self: SpendClient, _permit: Any, **_: Any) -> Reserved:

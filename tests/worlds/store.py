@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from licet.streams import PubAck, StoreRefused, StoreUnavailable, stream_spend
-from sidecar.spend import LIMIT_REACHED, USED_UP
+from sidecar.store.spend import LIMIT_REACHED, USED_UP
 from tests.worlds.mint import ENVIRONMENT
 
 Fault = Literal["lose_message", "lose_ack", "not_sent", "full", "busy"]

@@ -19,7 +19,7 @@ from licet.streams import (
     subject_spend,
 )
 from licet.streams.api import call, origin_seq
-from sidecar.spend import LIMIT_REACHED, USED_UP, is_used_up
+from sidecar.store.spend import LIMIT_REACHED, USED_UP, is_used_up
 from tests.worlds.mint import ENVIRONMENT
 from tests.worlds.nats import NatsWorld
 

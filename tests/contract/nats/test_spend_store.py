@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from licet.streams import Publishing, StoreRefused, StoreUnavailable, stream_spend, subject_spend
-from sidecar.spend import is_used_up
+from sidecar.store.spend import is_used_up
 from tests.worlds.mint import ENVIRONMENT
 from tests.worlds.nats import nats_world
 from tests.worlds.store import FakeStore

@@ -26,9 +26,9 @@ from sidecar.knowledge import Knowledge
 from sidecar.outcome import Outcome
 from sidecar.parts import Beacons, Clock, Forward, Reserved, Spend, Tool
 from sidecar.parts import Journal as JournalPart
-from sidecar.spend import SpendClient
-from sidecar.tool import SocketTool, signed_bytes
-from sidecar.tool_http2 import Http2Tool
+from sidecar.store.spend import SpendClient
+from sidecar.tool.http2_link import Http2Tool
+from sidecar.tool.link import SocketTool, signed_bytes
 from tests.unit.sidecar.conftest import World
 from tests.unit.sidecar.test_knowledge import Scene
 from tests.worlds.fakes import FakeBeacons, FakeClock, FakeJournal, FakeSpend, FakeTool, request

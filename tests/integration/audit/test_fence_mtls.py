@@ -13,8 +13,8 @@ from audit.settings import AuditSettings
 from licet.refusal import Refusal
 from licet.v1.guard_pb2 import FENCE_STATE_VOIDED, FenceResponse
 from licet.v1.statement_pb2 import Signed
-from sidecar import tls
-from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified
+from sidecar.entrance import tls
+from sidecar.entrance.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified
 from sidecar.parts import Fenced
 from tests.unit.sidecar.conftest import RECONCILER, World
 from tests.worlds.certificates import Authority

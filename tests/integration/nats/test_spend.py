@@ -22,7 +22,7 @@ from licet.streams import (
 from licet.streams.api import call
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
-from sidecar.spend import SpendClient
+from sidecar.store.spend import SpendClient
 from tests.worlds.mint import ENVIRONMENT, TOOL, now_ms
 from tests.worlds.nats import Door, NatsWorld, Proxy
 

@@ -19,8 +19,8 @@ from licet.metadata import DEV_IDENTITY
 from licet.tls_relay import TlsRelay
 from licet.v1 import decider_pb2_grpc
 from sidecar.decider_link import DeciderLink
+from sidecar.entrance.tls import CertificateFiles
 from sidecar.process import Sidecar
-from sidecar.tls import CertificateFiles
 from tests.worlds.certificates import Authority
 from tests.worlds.mint import ENVIRONMENT, Mint
 from tests.worlds.rig import Rig, Word

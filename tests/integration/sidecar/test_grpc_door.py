@@ -13,13 +13,13 @@ import pytest_asyncio
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
-import sidecar.grpc_door
+import sidecar.entrance.grpc_door
 from licet.call import left_out_mark
 from licet.event import EventKind
 from licet.metadata import DEV_IDENTITY, PERMIT
 from licet.v1 import decision_pb2
-from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_development
-from sidecar.tool import SocketTool
+from sidecar.entrance.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_development
+from sidecar.tool.link import SocketTool
 from tests.unit.sidecar.conftest import World
 from tests.worlds.mint import AGENT, REFUND, SEARCH, Mint, refund
 
@@ -217,7 +217,7 @@ async def test_the_tools_own_error_comes_back_as_it_is(house: House) -> None:
 
 
 async def test_half_a_call_ends_by_the_doors_own_limit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidecar.grpc_door, "BODY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(sidecar.entrance.grpc_door, "BODY_TIMEOUT_S", 0.2)
 
     async def nothing() -> AsyncIterator[bytes]:
         await asyncio.Event().wait()
@@ -244,7 +244,7 @@ async def test_half_a_call_ends_by_its_callers_deadline(house: House) -> None:
 
 
 async def test_a_body_past_the_limit_is_refused_and_one_at_the_limit_is_read(house: House) -> None:
-    limit = sidecar.grpc_door.MAX_REQUEST_BYTES
+    limit = sidecar.entrance.grpc_door.MAX_REQUEST_BYTES
     assert (await house.refused(body=b"x" * limit))[1] == "NO_PERMIT"
     assert await house.refused(body=b"x" * (limit + 1)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE")
     assert [fields["reason"] for _, fields in house.world.journal.events] == ["NO_PERMIT", "TOO_LARGE"]
@@ -259,7 +259,7 @@ async def test_an_argument_of_five_megabytes_leaves_one_event_with_its_size_and_
 
 
 async def test_far_too_large_a_body_is_refused_by_the_transport_with_an_event(house: House) -> None:
-    code, _ = await house.refused(body=b"x" * (sidecar.grpc_door.MAX_REQUEST_BYTES * 8))
+    code, _ = await house.refused(body=b"x" * (sidecar.entrance.grpc_door.MAX_REQUEST_BYTES * 8))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     await house.world.door.drain(1_000)
     assert house.echo.bodies == []
@@ -372,7 +372,7 @@ async def test_a_request_that_cannot_be_built_is_denied_and_tells_nothing(
     def broken(*_: object) -> str:
         raise RuntimeError("secret internals")
 
-    monkeypatch.setattr(sidecar.grpc_door, "development_peer", broken)
+    monkeypatch.setattr(sidecar.entrance.grpc_door, "development_peer", broken)
     with pytest.raises(aio.AioRpcError) as caught:
         await house.call((PERMIT, house.world.mint.permit()))
     assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.INTERNAL, "INTERNAL")

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from grpc import aio
 
-import sidecar.grpc_door
-import sidecar.outlet
+import sidecar.entrance.grpc_door
+import sidecar.entrance.outlet
 from examples.refund.fin.v1 import finance_pb2
 from licet.catalog.mcp import mcp_path
 from licet.metadata import DEV_IDENTITY, PERMIT
@@ -190,7 +190,7 @@ async def test_a_caller_that_leaves_a_stream_does_not_cut_it(rig: Rig, tmp_path:
 async def test_a_caller_that_does_not_read_holds_nothing_back_and_takes_no_part_for_the_whole(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar.outlet, "READ_S", 0.3)
+    monkeypatch.setattr(sidecar.entrance.outlet, "READ_S", 0.3)
     body, calls = ask(parts=8, size=1 << 20), rig.calls()
     permit = rig.mint.permit(SEARCH, body)
     await rig.mark()
@@ -209,7 +209,7 @@ async def test_a_caller_that_does_not_read_holds_nothing_back_and_takes_no_part_
 async def test_large_replies_that_a_caller_leaves_unread_are_bounded_for_it_alone(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar.outlet, "MAX_UNREAD_BYTES", 1_000_000)
+    monkeypatch.setattr(sidecar.entrance.outlet, "MAX_UNREAD_BYTES", 1_000_000)
     large = b'{"order_id":"O1","text":"%s"}' % (b"x" * 500_000)
     lazy = aio.insecure_channel(f"127.0.0.1:{rig.sidecars[0].port}", options=LAZY)
     unread = []
@@ -236,7 +236,7 @@ async def test_large_replies_that_a_caller_leaves_unread_are_bounded_for_it_alon
 async def test_half_a_message_and_silence_ends_by_the_doors_limit_without_a_spend(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar.grpc_door, "BODY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(sidecar.entrance.grpc_door, "BODY_TIMEOUT_S", 0.3)
     body, calls = ask(parts=1), rig.calls()
     permit = rig.mint.permit(SEARCH, body)
     assert await _half(rig, permit, body) == ("door.refused", "DEADLINE", "")

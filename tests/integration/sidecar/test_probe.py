@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-import sidecar.probe
+import sidecar.entrance.probe
 from licet.metadata import DEV_IDENTITY, PERMIT
 from sidecar.process import Sidecar
 from tests.worlds.mint import AGENT, GET_ORDER
@@ -85,7 +85,7 @@ async def test_a_drain_does_not_wait_for_a_watch_and_tells_it(rig: Rig) -> None:
 async def test_questions_are_bounded_by_the_callers_quota_and_watches_by_their_number(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar.probe, "MAX_WATCHES", 1)
+    monkeypatch.setattr(sidecar.entrance.probe, "MAX_WATCHES", 1)
     door = await rig.add_sidecar(quota_per_second=0.001, quota_burst=3)
     first = health(rig, door).Watch(health_pb2.HealthCheckRequest())
     assert (await first.read()).status == SERVING
@@ -100,7 +100,7 @@ async def test_the_watches_of_one_caller_leave_room_for_those_of_others(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A load balancer that may not watch takes the door for one that is not well."""
-    monkeypatch.setattr(sidecar.probe, "WATCHES_EACH", 1)
+    monkeypatch.setattr(sidecar.entrance.probe, "WATCHES_EACH", 1)
     as_agent = ((DEV_IDENTITY, AGENT),)
     first = health(rig).Watch(health_pb2.HealthCheckRequest(), metadata=as_agent)
     assert (await first.read()).status == SERVING
@@ -114,7 +114,7 @@ async def test_the_watches_of_one_caller_leave_room_for_those_of_others(
 
 
 async def test_a_half_sent_question_and_garbage_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidecar.probe, "IDLE_S", 0.2)
+    monkeypatch.setattr(sidecar.entrance.probe, "IDLE_S", 0.2)
     channel = rig.channel(rig.sidecars[1].port)
 
     check, watch = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"

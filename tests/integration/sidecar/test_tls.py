@@ -16,9 +16,9 @@ from grpc import aio
 
 from licet.clock import wall_ms
 from licet.metadata import DEV_IDENTITY, PERMIT
-from sidecar.descriptors import MAX_DESCRIPTORS
-from sidecar.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified
-from sidecar.tls import CertificateFiles, server_credentials
+from sidecar.entrance.descriptors import MAX_DESCRIPTORS
+from sidecar.entrance.grpc_door import SERVER_OPTIONS, GrpcDoor, identify_certified
+from sidecar.entrance.tls import CertificateFiles, server_credentials
 from tests.unit.sidecar.conftest import World
 from tests.worlds.certificates import Authority
 from tests.worlds.mint import AGENT, OTHER_AGENT, REFUND, Mint, refund
@@ -126,7 +126,7 @@ async def test_a_certificate_that_ended_since_the_handshake_names_nobody(
     async with aio.secure_channel(f"localhost:{house.port}", credentials) as channel:
         call = channel.unary_unary(REFUND)
         await call(refund().SerializeToString(), metadata=(house.permit(),), timeout=30)
-        monkeypatch.setattr("sidecar.grpc_door.wall_ms", lambda: wall_ms() + 2 * 86_400_000)
+        monkeypatch.setattr("sidecar.entrance.grpc_door.wall_ms", lambda: wall_ms() + 2 * 86_400_000)
         with pytest.raises(aio.AioRpcError) as refused:
             await call(refund().SerializeToString(), metadata=(house.permit(),), timeout=30)
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -136,13 +136,13 @@ async def test_a_certificate_that_ended_since_the_handshake_names_nobody(
 
 
 SERVER = """
-from sidecar.tls_floor import require_tls_13
+from sidecar.entrance.tls_floor import require_tls_13
 
 require_tls_13()
 import asyncio, sys
 from pathlib import Path
 from grpc import aio
-from sidecar.tls import CertificateFiles, server_credentials
+from sidecar.entrance.tls import CertificateFiles, server_credentials
 
 
 async def main():
@@ -230,7 +230,7 @@ async def test_a_flood_of_half_made_handshakes_keeps_no_lawful_caller_out(
 @pytest.mark.parametrize("asked", [64, MAX_DESCRIPTORS, 1 << 30])
 async def test_a_process_has_no_more_descriptors_than_it_asked_for(asked: int) -> None:
     code = (
-        "import resource; from sidecar.descriptors import bound_descriptors;"
+        "import resource; from sidecar.entrance.descriptors import bound_descriptors;"
         f"bound_descriptors({asked}); print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)

@@ -10,7 +10,7 @@ from grpc import aio
 from licet.catalog import Catalog, read_catalog
 from licet.v1 import guard_pb2
 from licet.v1.statement_pb2 import Signed
-from sidecar.guard_link import GuardLink
+from sidecar.tool.guard_link import GuardLink
 from tests.worlds.mint import Mint, build_signed_catalog, now_ms
 
 pytestmark = pytest.mark.asyncio

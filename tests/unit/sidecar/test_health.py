@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from sidecar.health import HealthServer
+from sidecar.entrance.health import HealthServer
 
 
 async def get(port: int, raw: bytes) -> tuple[bytes, dict[str, object]]:
@@ -52,7 +52,7 @@ async def test_a_probe_that_sends_too_much_gets_no_answer() -> None:
 async def test_silent_connections_leave_descriptors_for_calls_and_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sidecar.health.MAX_PROBES", 2)
+    monkeypatch.setattr("sidecar.entrance.health.MAX_PROBES", 2)
     server = HealthServer(dict)
     port = await server.start("127.0.0.1", 0)
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]

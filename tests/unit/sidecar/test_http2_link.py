@@ -9,8 +9,8 @@ import ngh2
 import pytest
 import pytest_asyncio
 
-from sidecar import http2_link
-from sidecar.http2_link import UNTAKEN_BYTES, Link, Rpc
+from sidecar.tool import http2
+from sidecar.tool.http2 import UNTAKEN_BYTES, Link, Rpc
 
 pytestmark = pytest.mark.asyncio
 
@@ -252,7 +252,7 @@ async def test_a_stream_nobody_takes_holds_back_its_tool_and_no_other_call(house
     await until(lambda: stream.owed > 0)
     other = await ended(link.begin(REQUEST, b"", streaming=False))
     assert (other.code, stream.ended) == (0, False)
-    assert stream.untaken <= UNTAKEN_BYTES + http2_link.STREAM_WINDOW
+    assert stream.untaken <= UNTAKEN_BYTES + http2.STREAM_WINDOW
     taken = 0
     async with asyncio.timeout(30):
         while not stream.ended or stream.messages:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from sidecar.patience import within
+from sidecar.entrance.patience import within
 
 pytestmark = pytest.mark.asyncio
 

@@ -4,9 +4,9 @@ import pytest
 
 from licet.journal import Letter, SpoolBroken
 from licet.streams import PubAck, StoreRefused, StoreUnavailable
-from sidecar import prompt
-from sidecar.prompt import PromptQueue
-from sidecar.spend import LIMIT_REACHED, USED_UP, is_used_up
+from sidecar.store import prompt
+from sidecar.store.prompt import PromptQueue
+from sidecar.store.spend import LIMIT_REACHED, USED_UP, is_used_up
 
 pytestmark = pytest.mark.asyncio
 

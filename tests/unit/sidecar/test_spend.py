@@ -15,10 +15,10 @@ from licet.refusal import Reason, Refusal
 from licet.spend import read_spend_record
 from licet.statement import parse_signed
 from licet.streams import PubAck
-from sidecar.floor import Floor
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
-from sidecar.spend import SpendClient
+from sidecar.store.floor import Floor
+from sidecar.store.spend import SpendClient
 from tests.worlds.guarded_tool import QuickMint
 from tests.worlds.mint import ENVIRONMENT, TOOL, now_ms
 from tests.worlds.nats import Door
@@ -198,7 +198,7 @@ async def test_a_duplicate_on_a_first_try_is_no_reserve(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody who knew the Msg-Id used it up: the ack says success, the record is not there."""
-    monkeypatch.setattr("sidecar.spend.secrets.token_hex", lambda _: "f" * 32)
+    monkeypatch.setattr("sidecar.store.spend.secrets.token_hex", lambda _: "f" * 32)
     await replica.store.publish("licet.spend.dev.finance.other", b"x", msg_id="f" * 32)
     answer = await replica.client.reserve(replica.door.permit(), attempt=ATTEMPT)
     assert reason(answer) is Reason.STORE_UNAVAILABLE

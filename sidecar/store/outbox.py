@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from licet.log import log
 from licet.streams import StoreRefused, StoreUnavailable, subject_ledger
 from licet.v1 import guard_pb2
-from sidecar.spend import is_used_up
+from sidecar.store.spend import is_used_up
 
 LOG: Final = logging.getLogger(__name__)
 

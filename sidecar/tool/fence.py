@@ -17,9 +17,9 @@ from licet.spend import SpendRecord, read_spend_record
 from licet.statement import strict_parse
 from licet.v1 import guard_pb2, spend_pb2
 from licet.v1.decision_pb2 import Decision
-from sidecar.guard_link import GuardLink
 from sidecar.parts import Clock, Fenced, FenceOutcomes
 from sidecar.status import licet_reason
+from sidecar.tool.guard_link import GuardLink
 
 OUTCOMES: Final[Mapping[int, spend_pb2.Outcome.ValueType]] = {
     guard_pb2.FENCE_STATE_EXECUTED: spend_pb2.OUTCOME_EXECUTED,

@@ -4,7 +4,7 @@ Guaranteed: the tool's stream runs to its end and its outcome is known, whether 
 has gone; what a caller did not take within `READ_S` of one call is dropped, and that call does not end OK,
 so that nobody takes a part for the whole. What callers leave unread is bounded, each by its own share
 (`MAX_UNREAD_BYTES`). Not guaranteed: that a call whose reply is not read ends; grpcio cuts no call, only
-the caller, the connection's age (`sidecar.grpc_door`) and the process's end do.
+the caller, the connection's age (`sidecar.entrance.grpc_door`) and the process's end do.
 """
 
 import asyncio

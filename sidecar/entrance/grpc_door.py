@@ -19,9 +19,9 @@ from licet.clock import elapsed_ms, wall_ms
 from licet.intake import HALF_SENT_MS, Intake, bucket_of
 from licet.peer import certified_peer, development_peer
 from licet.refusal import Reason, Refusal
+from sidecar.entrance.outlet import Outlet, Unread
+from sidecar.entrance.patience import within
 from sidecar.exchange import OK, Pairs, Refused, Reply, Request
-from sidecar.outlet import Outlet, Unread
-from sidecar.patience import within
 from sidecar.status import CODES, details_of
 
 BODY_TIMEOUT_S: Final = HALF_SENT_MS / 1_000

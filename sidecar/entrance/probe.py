@@ -25,7 +25,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 
 from licet.catalog import Catalog
 from licet.log import log
-from sidecar.described import Described, services_of
+from sidecar.entrance.described import Described, services_of
 
 LOG: Final = logging.getLogger(__name__)
 

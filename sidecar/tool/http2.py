@@ -5,7 +5,7 @@ deadline (DEADLINE_EXCEEDED) or by the end of the connection (UNAVAILABLE); a re
 `MAX_REPLY_BYTES`; what a slow taker leaves untaken holds back its own stream alone, at most `UNTAKEN_BYTES`
 and one window. Not guaranteed: that a call which ended by deadline or connection had no effect.
 
-Knows no permit: `sidecar.tool_http2` says what is sent.
+Knows no permit: `sidecar.tool.http2_link` says what is sent.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import ngh2
 
 from sidecar.exchange import Pairs
-from sidecar.tool import MAX_REPLY_BYTES
+from sidecar.tool.link import MAX_REPLY_BYTES
 
 UNTAKEN_BYTES: Final = 1024 * 1024
 """What may wait of one stream before its tool is held back."""

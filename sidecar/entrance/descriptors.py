@@ -1,7 +1,7 @@
 """How many files and connections this process may have open: what a flood of half-made connections may cost.
 
 Guaranteed: with `bound_descriptors` called at the start, open connections are at most `MAX_DESCRIPTORS`,
-whatever the machine allows; a half-made one takes about 45 KiB and ends by `sidecar.grpc_door.HANDSHAKE_MS`.
+whatever the machine allows; a half-made one takes about 45 KiB and ends by `grpc_door.HANDSHAKE_MS`.
 Not guaranteed: that a new caller comes in at once while a flood holds them all; it waits in the kernel's
 queue until some end. Connections that stand are not touched.
 """

@@ -29,10 +29,10 @@ from licet.streams import (
 )
 from licet.v1 import spend_pb2
 from licet.v1.decision_pb2 import Decision
-from sidecar.outbox import OutboxRelay, Rows
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
-from sidecar.spend import SpendClient
+from sidecar.store.outbox import OutboxRelay, Rows
+from sidecar.store.spend import SpendClient
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The tool over a Unix socket, without grpcio's client: the same gRPC on the wire for a third of the CPU.
 
-Guaranteed: as `sidecar.tool`, whose contract tests this passes: what goes to the tool is our own encoding,
+Guaranteed: as `tool.link`, whose contract tests this passes: what goes to the tool is our own encoding,
 sent once; `sent` is False only when no connection stood or it took no request, so no byte can have left. The
 guard's own service is still spoken to by grpcio, on a connection of its own.
 """
@@ -14,9 +14,9 @@ from typing import Final
 import ngh2
 
 from sidecar.exchange import ToolAnswer
-from sidecar.http2_link import Link, Rpc
 from sidecar.parts import Forward
-from sidecar.tool import CONNECT_TIMEOUT_S, UNSENT, SocketTool, answer_of, pairs_to_tool
+from sidecar.tool.http2 import Link, Rpc
+from sidecar.tool.link import CONNECT_TIMEOUT_S, UNSENT, SocketTool, answer_of, pairs_to_tool
 
 FIRST_PAUSE_S: Final = 0.05
 LAST_PAUSE_S: Final = 0.5

@@ -39,10 +39,10 @@ from licet.streams.subjects import OUTCOME, RESERVE
 from licet.v1 import spend_pb2
 from licet.v1.decision_pb2 import Decision
 from licet.v1.hold_pb2 import ApprovalProof
-from sidecar.floor import Floor, FloorWatch
 from sidecar.outcome import Outcome
 from sidecar.parts import Reserved
-from sidecar.prompt import PromptQueue
+from sidecar.store.floor import Floor, FloorWatch
+from sidecar.store.prompt import PromptQueue
 
 LOG: Final = logging.getLogger(__name__)
 
