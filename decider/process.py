@@ -44,6 +44,7 @@ from decider.meter import DecisionMeter, HoldWatch, observe
 from decider.notices.announcer import Announcer
 from decider.notices.webhook import Webhook, read_hooks
 from decider.quota import Quota
+from decider.reception import Reception
 from decider.relations.file import FileRelations
 from decider.service import DeciderService, identify_certified, identify_development
 from decider.settings import DeciderSettings
@@ -231,17 +232,18 @@ class DeciderProcess:
             self._run(loop)
         self._serve(service, approvals, self._registering(tasks, configuration, house), configuration)
 
+    def _reception(self) -> Reception:
+        return Reception(self._identify, self._admit, self._way)
+
     def _approvals(self, holds: Holds, configuration: Configuration, announcer: Announcer) -> Approvals:
         return Approvals(
             holds,
             configuration,
             self._journal,
             announcer,
-            identify=self._identify,
+            reception=self._reception(),
             wall_ms=wall_ms,
-            way=self._way,
             desks=self._settings.whose_desks(),
-            admit=self._admit,
             owe=self._quota.owe,
             monotonic_ms=elapsed_ms,
         )
@@ -267,7 +269,7 @@ class DeciderProcess:
             listed=house.tasks,
             wall_ms=wall_ms,
         )
-        return TaskService(registry, identify=self._identify, way=self._way, admit=self._admit)
+        return TaskService(registry, reception=self._reception())
 
     def _task_key(self) -> SigningKey | None:
         path = self._settings.keys_dir / "task.key"

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from licet.call import MAX_REQUEST_BYTES, left_out_mark
 from licet.metadata import CALL_ID
+from licet.printable import printable
 from licet.refusal import Reason, Refusal
 
 Pairs: TypeAlias = tuple[tuple[str, str | bytes], ...]
@@ -135,8 +136,7 @@ Reply: TypeAlias = Answered | Refused
 
 def echo(text: str) -> str:
     """Return what a caller claims, cut and made printable: a path forges no line of a log or trace."""
-    kept = text[:MAX_ECHO]
-    return kept if kept.isprintable() else "".join(one if one.isprintable() else "?" for one in kept)
+    return printable(text, MAX_ECHO)
 
 
 async def sized(request: Request, k_tool: bytes, weigh: Callable[[int], Refusal | None]) -> bytes | Refusal:

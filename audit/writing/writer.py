@@ -192,7 +192,7 @@ class StreamWriter:
     async def _store(self, batch: Sequence[Stored], house: House) -> None:
         repeated, heads = frozenset[int](), None
         if self._repeats is not None:
-            heads = read_heads(batch, house)
+            heads = await asyncio.to_thread(read_heads, batch, house)
             repeated = await asyncio.to_thread(self._repeats.of, batch, heads)
         sheet = self._sheet
         data = sheet.encode(batch, house, repeated, heads)

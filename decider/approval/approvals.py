@@ -2,16 +2,14 @@
 
 An answer counts by its signature over the hold's exact bytes, never by who brings it. It is stored once, its
 event is acknowledged before the reply, and the hold is judged again at every use. One that does not count is
-on record too. Each method needs an
-identity that the transport proved, and its quota; holds name orders and people, so where desks are named a
-peer sees and answers those of its tenants alone, and others are not there for it.
+on record too. Each method needs an identity that the transport proved, and its quota; holds name orders and
+people, so where desks are named a peer sees and answers those of its tenants alone, and others are not there
+for it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
-
-from google.protobuf.message import Message
+from typing import Final
 
 from decider.approval.desks import Desks, may_see
 from decider.approval.holds import Holds
@@ -20,14 +18,14 @@ from decider.approval.told import Teller
 from decider.approval.votes import Bench, HoldState, Tally, bench_of, read_answer, read_hold, tally
 from decider.in_force.configuration import Configuration
 from decider.notices.announcer import Announcer
-from decider.quota import HOLDS_A_TOKEN, cost_of
-from decider.service import OVER_QUOTA, Context, Identify, abort
+from decider.quota import HOLDS_A_TOKEN
+from decider.reception import Reception
+from decider.service import Context
 from licet.flood import FloodRecord
 from licet.hold import Vote
-from licet.journal import Journal, SpoolError
+from licet.journal import Journal
 from licet.refusal import Reason, Refusal
 from licet.statement import canonical, strict_parse
-from licet.streams import StreamsError
 from licet.v1 import approvals_pb2, approvals_pb2_grpc
 from licet.v1.hold_pb2 import Approval, HoldRequirement
 from licet.v1.statement_pb2 import Signed
@@ -38,8 +36,7 @@ STATES: Final = {state: approvals_pb2.HoldState.Value(f"HOLD_STATE_{state}") for
 class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
     """The three methods.
 
-    `desks` says whom holds of which tenants are shown; `admit` takes so much of a caller's quota, `owe` takes
-    it of what the caller gets later.
+    `desks` says whom holds of which tenants are shown; `owe` takes of the quota that a caller gets later.
     """
 
     def __init__(
@@ -49,42 +46,22 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         journal: Journal,
         announcer: Announcer,
         *,
-        identify: Identify,
+        reception: Reception,
         wall_ms: Callable[[], int],
-        way: Callable[[], str],
         desks: Desks,
-        admit: Callable[[str, int], bool],
         owe: Callable[[str, int], None],
         monotonic_ms: Callable[[], int],
     ) -> None:
-        self._desks, self._admit, self._owe = desks, admit, owe
-        self._holds, self._configuration = holds, configuration
-        self._identify, self._wall_ms, self._way = identify, wall_ms, way
+        self._reception, self._desks, self._owe = reception, desks, owe
+        self._holds, self._configuration, self._wall_ms = holds, configuration, wall_ms
         self._teller = Teller(holds, journal, announcer)
         self._journal, self.flood = journal, FloodRecord(journal.append, counted, monotonic_ms)
-
-    async def _guarded(
-        self, context: Context, request: Message, work: Callable[[str], Awaitable[Any]]
-    ) -> Any:
-        """Run a method for a known peer within its quota; a store that gives no answer is UNAVAILABLE."""
-        peer = self._identify(context)
-        if not peer:
-            await abort(context, Refusal(Reason.CALLER_UNKNOWN))
-        if not self._admit(peer, cost_of(request.ByteSize())):
-            await abort(context, OVER_QUOTA, self._way())
-        try:
-            result = await work(peer)
-        except (StreamsError, SpoolError) as error:
-            result = Refusal(Reason.STORE_UNAVAILABLE, str(error))
-        if isinstance(result, Refusal):
-            await abort(context, result, self._way())
-        return result
 
     async def ListHolds(  # noqa: N802 - the name of the RPC
         self, request: approvals_pb2.ListHoldsRequest, context: Context
     ) -> approvals_pb2.ListHoldsResponse:
         """Return the holds, newest first."""
-        listed: list[Tally | Refusal] = await self._guarded(
+        listed = await self._reception.serve(
             context, request, lambda peer: self._all(peer, open_only=request.open_only)
         )
         shown = [one for one in listed if isinstance(one, Tally)]
@@ -109,14 +86,14 @@ class Approvals(approvals_pb2_grpc.ApprovalServiceServicer):
         self, request: approvals_pb2.GetHoldRequest, context: Context
     ) -> approvals_pb2.GetHoldResponse:
         """Return one hold."""
-        found: Tally = await self._guarded(context, request, lambda peer: self._one(request.hold_id, peer))
+        found = await self._reception.serve(context, request, lambda peer: self._one(request.hold_id, peer))
         return approvals_pb2.GetHoldResponse(hold=status_of(found))
 
     async def Answer(  # noqa: N802 - the name of the RPC
         self, request: approvals_pb2.AnswerRequest, context: Context
     ) -> approvals_pb2.AnswerResponse:
         """Store one person's answer."""
-        after: Tally = await self._guarded(
+        after = await self._reception.serve(
             context, request, lambda peer: self._answer(request.approval, peer)
         )
         return approvals_pb2.AnswerResponse(hold=status_of(after))

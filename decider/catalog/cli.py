@@ -234,14 +234,16 @@ def catalog_draft(
         fail(f"`{out}` is there already: a draft would overwrite what its owner wrote")
     try:
         if descriptors.suffix == ".json":
-            text = draft_mcp(tool, McpTools(read_bytes(descriptors)))
+            listed = McpTools(read_bytes(descriptors))
+            text, found = draft_mcp(tool, listed), bool(listed.tools or listed.unusable)
         else:
-            text = draft(tool, Descriptors(read_bytes(descriptors)))
+            described = Descriptors(read_bytes(descriptors))
+            text, found = draft(tool, described), any(described.methods())
     except (DescriptorsError, McpToolsError) as error:
         fail(f"{descriptors}: {error}")
     except SourceError as error:
         fail(error)
-    if text.endswith("\nmethods:\n"):
+    if not found:
         fail(f"{descriptors}: there is no method in it to draft")
     if out is None:
         typer.echo(text, nl=False)

@@ -26,6 +26,7 @@ from licet.call import Arguments, call_digest
 from licet.catalog import Catalog, Method, hidden_resource
 from licet.delegation import Delegation
 from licet.identity import sidecar_id
+from licet.printable import printable
 from licet.refusal import Reason, Refusal
 from licet.spend import spend_id
 from licet.tier import CallClass
@@ -169,8 +170,7 @@ def check_task(envelope: Envelope) -> Refusal | None:
 
 def shown(text: str) -> str:
     """Return an unverified text as it may stand in the record: printable, at most `MAX_SHOWN_BYTES`."""
-    short = text[:MAX_SHOWN_BYTES]
-    return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
+    return printable(text, MAX_SHOWN_BYTES)
 
 
 def speaks_for_others(request: DecideRequest, peer: str, house: House) -> bool:

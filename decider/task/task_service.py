@@ -12,16 +12,15 @@ from google.protobuf.message import Message
 
 from decider.in_force.configuration import Configuration
 from decider.in_force.in_force import InForce
-from decider.quota import cost_of
-from decider.service import OVER_QUOTA, Context, Identify, abort
+from decider.reception import Reception
+from decider.service import Context
 from decider.task.registration import Desk, Registrars, judge_registration, may_register, same_registration
 from decider.task.task_store import TaskStore
 from decider.task.tasks import Tasks
 from licet.event import EventKind
-from licet.journal import Journal, SpoolError
+from licet.journal import Journal
 from licet.log import log
 from licet.refusal import Reason, Refusal
-from licet.streams import StreamsError
 from licet.v1 import task_pb2, task_pb2_grpc
 
 logger = logging.getLogger(__name__)
@@ -125,59 +124,38 @@ class TaskRegistry:
 
 
 class TaskService(task_pb2_grpc.TaskServiceServicer):
-    """Transport in, transport out; `admit` takes so much of a caller's quota."""
+    """Transport in, transport out."""
 
-    def __init__(
-        self,
-        registry: TaskRegistry,
-        *,
-        identify: Identify,
-        way: Callable[[], str],
-        admit: Callable[[str, int], bool],
-    ) -> None:
-        self._registry, self._identify, self._way, self._admit = registry, identify, way, admit
+    def __init__(self, registry: TaskRegistry, *, reception: Reception) -> None:
+        self._registry, self._reception = registry, reception
 
-    async def _guarded(
+    async def _serve(
         self, context: Context, request: Message, work: Callable[[str], Awaitable[T | Refusal]]
     ) -> T:
-        peer = self._identify(context)
-        if not peer:
-            await abort(context, Refusal(Reason.CALLER_UNKNOWN))
-        if not self._admit(peer, cost_of(request.ByteSize())):
-            await abort(context, OVER_QUOTA, self._way())
-        try:
-            result = await work(peer)
-        except (StreamsError, SpoolError) as error:
-            result = Refusal(Reason.STORE_UNAVAILABLE, str(error))
-        if isinstance(result, Refusal):
-            log(
-                logger,
-                logging.WARNING,
-                "tasks.refused",
-                peer=peer,
-                reason=str(result.reason),
-                detail=result.detail[:300],
-            )
-            await abort(context, result, self._way())
-        return result
+        return await self._reception.serve(context, request, work, refused=_tell_refused)
 
     async def RegisterTask(  # noqa: N802 - the name of the RPC
         self, request: task_pb2.RegisterTaskRequest, context: Context
     ) -> task_pb2.RegisterTaskResponse:
         """Register a task."""
-        task = await self._guarded(context, request, lambda peer: self._registry.register(request, peer))
+        task = await self._serve(context, request, lambda peer: self._registry.register(request, peer))
         return task_pb2.RegisterTaskResponse(task=task)
 
     async def CloseTask(  # noqa: N802 - the name of the RPC
         self, request: task_pb2.CloseTaskRequest, context: Context
     ) -> task_pb2.CloseTaskResponse:
         """End a task."""
-        task = await self._guarded(context, request, lambda peer: self._registry.close(request.task_id, peer))
+        task = await self._serve(context, request, lambda peer: self._registry.close(request.task_id, peer))
         return task_pb2.CloseTaskResponse(task=task)
 
     async def GetTask(  # noqa: N802 - the name of the RPC
         self, request: task_pb2.GetTaskRequest, context: Context
     ) -> task_pb2.GetTaskResponse:
         """Show a task."""
-        task = await self._guarded(context, request, lambda peer: self._registry.show(request.task_id, peer))
+        task = await self._serve(context, request, lambda peer: self._registry.show(request.task_id, peer))
         return task_pb2.GetTaskResponse(task=task)
+
+
+def _tell_refused(peer: str, refusal: Refusal) -> None:
+    reason, detail = str(refusal.reason), refusal.detail[:300]
+    log(logger, logging.WARNING, "tasks.refused", peer=peer, reason=reason, detail=detail)

@@ -120,9 +120,7 @@ class _Walker:
         return value if part.enum is None else part.enum[value]
 
     def _list(self, part: FieldPlan, values: Sequence[Any], depth: int) -> ListValue:
-        self._count(
-            len(values)
-        )  # before anything is made of them: half a million messages fit into a request
+        self._count(len(values))  # before anything is made of them: half a million fit into a request
         self.out.append(tree.list_head(len(values)))
         return ListValue(tuple(self._one(part, item, depth) for item in values))
 

@@ -61,9 +61,8 @@ def _lines(span: StoredSpan, spans: Sequence[StoredSpan], first: str, rest: str,
     links = [f"  -> {_name_of(target, spans)}" for _, target in span.links]
     children = [one for one in spans if one.parent_id == span.span_id]
     head = f"{first}{span.name} [{span.service}] {milliseconds:.1f} ms"
-    orphan = (
-        ["  (parent missing)"] if span.parent_id and not first else []
-    )  # only a root has nothing before it
+    is_root = not first  # nothing stands before it
+    orphan = ["  (parent missing)"] if span.parent_id and is_root else []
     parts = [*_facts(span), *links, *orphan]
     yield from _folded(head, parts, rest + ("│   " if children else "    "), width)
     for child in children:

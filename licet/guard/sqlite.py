@@ -60,8 +60,6 @@ _OUTBOX: Final = """
   FROM main.licet_outbox AS o JOIN main.licet_spend AS s ON s.spend_id = o.spend_id AND s.state = 'EXEC'
   WHERE o.outbox_seq > (SELECT acked FROM main.licet_outbox_head) ORDER BY o.outbox_seq LIMIT ?
 """
-
-
 _INSERT_TRIGGER: Final = (
     "SELECT sql FROM main.sqlite_master WHERE type = 'trigger' AND name = 'licet_ledger_insert'"
 )
